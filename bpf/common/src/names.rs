@@ -1,0 +1,56 @@
+//! Names of maps, programs and limits that both sides use.
+
+/// Layout of everything in [`crate::maps`]: (major, minor). The pin directory carries it.
+///
+/// Minor grows when a map is added or a spare field gets a meaning that an older agent can ignore; major when
+/// an older agent could not drive the maps.
+pub const LAYOUT: (u32, u32) = (1, 0);
+
+/// `SETTINGS`: array of one [`crate::maps::Settings`].
+pub const SETTINGS: &str = "SETTINGS";
+/// `NETWORKS`: array of [`crate::maps::Network`] by network number.
+pub const NETWORKS: &str = "NETWORKS";
+/// `ENDPOINTS`: hash, ifindex of the switch-side link -> [`crate::maps::Endpoint`].
+pub const ENDPOINTS: &str = "ENDPOINTS";
+/// `FDB`: hash, [`crate::maps::FdbKey`] -> [`crate::maps::FdbEntry`], local endpoints only.
+pub const FDB: &str = "FDB";
+/// `PREFIXES4`: longest-prefix match, [network, IPv4 address] -> node number, own podCIDR included.
+pub const PREFIXES4: &str = "PREFIXES4";
+/// `PREFIXES6`: longest-prefix match, [network, IPv6 address] -> [`crate::maps::Prefix6`], own podCIDR included.
+pub const PREFIXES6: &str = "PREFIXES6";
+/// `NODES`: hash, node number -> [`crate::maps::Node`], peers only.
+pub const NODES: &str = "NODES";
+/// `FLOOD_ENDPOINTS`: array, slot -> [`crate::maps::FloodEndpoint`]; an ifindex of 0 is a hole.
+pub const FLOOD_ENDPOINTS: &str = "FLOOD_ENDPOINTS";
+/// `FLOOD_NODES`: array of node numbers, the first [`crate::maps::Network::flood_nodes`] are valid.
+pub const FLOOD_NODES: &str = "FLOOD_NODES";
+/// `BUCKETS`: hash, ifindex -> [`crate::maps::Bucket`], the storm limit of an endpoint.
+pub const BUCKETS: &str = "BUCKETS";
+/// `PATH_MTUS`: LRU hash, node number -> [`crate::maps::PathMtu`], learned from packet-too-big messages.
+pub const PATH_MTUS: &str = "PATH_MTUS";
+/// `INFRA_BUCKET`: array of one [`crate::maps::Bucket`] for ICMPv6 to the infrastructure address.
+pub const INFRA_BUCKET: &str = "INFRA_BUCKET";
+/// `DROPS`: per-CPU array of packet counts by [`crate::counters::DropReason`].
+pub const DROPS: &str = "DROPS";
+/// `EVENTS`: per-CPU array of packet counts by [`crate::counters::Event`].
+pub const EVENTS: &str = "EVENTS";
+
+/// tcx ingress program of a pod's host link and of the switch side of the gateway link.
+pub const PROGRAM_ENDPOINT: &str = "headway_endpoint";
+/// tcx ingress program of an uplink.
+pub const PROGRAM_UPLINK: &str = "headway_uplink";
+/// tcx ingress program of the segmenter's far end.
+pub const PROGRAM_SEGMENT: &str = "headway_segment";
+
+/// Local endpoints of a node, the gateway included (slot 0). Slots are `0..MAX_ENDPOINTS`.
+pub const MAX_ENDPOINTS: u32 = 1024;
+/// Peers of a node.
+pub const MAX_NODES: u32 = 8192;
+/// Pod prefixes in each family.
+pub const MAX_PREFIXES: u32 = 8192;
+/// Peers that a flooded frame can be copied to.
+pub const MAX_FLOOD_NODES: u32 = 256;
+/// Next hops of one route to a peer.
+pub const MAX_NEXT_HOPS: usize = 4;
+/// Networks are numbered `1..MAX_NETWORKS`.
+pub const MAX_NETWORKS: u32 = 2048;
