@@ -301,8 +301,9 @@ impl FromStr for MacAddress {
         let wrong = || format!("{text:?} is not a MAC address: six hex pairs with colons are expected");
         let mut octets = [0; 6];
         let mut parts = text.split(':');
+        let is_pair = |part: &&str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
         for octet in &mut octets {
-            let part = parts.next().filter(|part| part.len() == 2).ok_or_else(wrong)?;
+            let part = parts.next().filter(is_pair).ok_or_else(wrong)?;
             *octet = u8::from_str_radix(part, 16).map_err(|_| wrong())?;
         }
         if parts.next().is_some() { Err(wrong()) } else { Ok(Self(octets)) }
