@@ -1,0 +1,132 @@
+//! What is right and wrong with this node, in words that say what to do.
+
+use serde::Serialize;
+
+use crate::{
+    config::Flooding,
+    desired::{self, IPV6_MIN_MTU},
+    world::World,
+};
+
+/// A statement about the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What it is about, such as `UplinkReady`.
+    pub kind: &'static str,
+    /// Is it so?
+    pub holds: bool,
+    /// A sentence, empty if all is well.
+    pub message: String,
+}
+
+/// Share of [`crate::config::Network::flood_max_peers`] from which on the limit is announced, percent.
+const FLOOD_WARNING: usize = 80;
+
+/// All statements about the node.
+#[must_use]
+pub fn conditions(world: &World) -> Vec<Condition> {
+    vec![
+        uplink_ready(world),
+        mtu_sufficient(world),
+        peers_routed(world),
+        flooding_complete(world),
+        headroom_supported(world),
+        forwarding_allowed(world),
+        first_on_uplinks(world),
+    ]
+}
+
+fn condition(kind: &'static str, problem: Option<String>) -> Condition {
+    Condition { kind, holds: problem.is_none(), message: problem.unwrap_or_default() }
+}
+
+fn uplink_ready(world: &World) -> Condition {
+    let missing: Vec<&String> = world.config.node.uplinks.iter().filter(|name| !ready(world, name)).collect();
+    condition(
+        "UplinksReady",
+        (!missing.is_empty())
+            .then(|| format!("uplinks {missing:?} are missing, down or without a MAC address")),
+    )
+}
+
+fn ready(world: &World, name: &str) -> bool {
+    desired::uplinks(world).any(|(found, link)| found == name && link.up)
+}
+
+fn mtu_sufficient(world: &World) -> Condition {
+    let short =
+        desired::inner_mtu(world).filter(|mtu| *mtu < IPV6_MIN_MTU && world.config.cluster.v6.is_some());
+    let need = IPV6_MIN_MTU + desired::OVERHEAD;
+    condition(
+        "MtuSufficient",
+        short.map(|mtu| {
+            format!(
+                "pods get an MTU of {mtu}, too small for IPv6: the uplinks need an MTU of at least {need}"
+            )
+        }),
+    )
+}
+
+fn peers_routed(world: &World) -> Condition {
+    let peers = &world.config.peers;
+    let lost: Vec<&str> = peers
+        .iter()
+        .filter(|(number, _)| desired::ways(world, **number).is_empty())
+        .map(|(_, peer)| peer.name.as_str())
+        .collect();
+    let named = lost.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+    condition(
+        "PeersRouted",
+        (!lost.is_empty()).then(|| {
+            format!("no route over an uplink leads to {} of {} peers: {named}", lost.len(), peers.len())
+        }),
+    )
+}
+
+fn flooding_complete(world: &World) -> Condition {
+    let (network, count) = (&world.config.network, world.config.peers.len());
+    let limit = match network.flooding {
+        Flooding::Off => return condition("FloodingComplete", None),
+        Flooding::On => bpf_common::names::MAX_FLOOD_NODES,
+        Flooding::Auto => network.flood_max_peers,
+    };
+    let problem = if count > limit as usize {
+        Some(format!(
+            "broadcast and multicast stay on this node: {count} peers are more than the limit of {limit}"
+        ))
+    } else if count * 100 > limit as usize * FLOOD_WARNING {
+        Some(format!(
+            "{count} peers come close to {limit}: beyond, broadcast and multicast stay on their node"
+        ))
+    } else {
+        None
+    };
+    condition("FloodingComplete", problem)
+}
+
+fn headroom_supported(world: &World) -> Condition {
+    let asked = desired::headroom(world) > 0;
+    condition("HeadroomSupported", (asked && world.facts.headroom_attribute.is_none()).then(|| {
+        "this kernel does not have tx_extra_headroom: pods work, their packets are copied once on encapsulation".into()
+    }))
+}
+
+fn forwarding_allowed(world: &World) -> Condition {
+    let chains = &world.facts.forward_drops;
+    condition("ForwardingAllowed", (!chains.is_empty()).then(|| {
+        format!("the forward policy of {} is drop: pods' traffic to and from outside the segment needs accept rules there for {}",
+            chains.join(", "), desired::GATEWAY_LINK)
+    }))
+}
+
+fn first_on_uplinks(world: &World) -> Condition {
+    let ahead = &world.facts.programs_ahead;
+    let list =
+        ahead.iter().map(|(link, programs)| format!("{link}: {}", programs.join(", "))).collect::<Vec<_>>();
+    condition(
+        "FirstOnUplinks",
+        (!ahead.is_empty())
+            .then(|| format!("programs of others see segment traffic first: {}", list.join("; "))),
+    )
+}

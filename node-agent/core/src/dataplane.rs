@@ -1,0 +1,241 @@
+//! What the kernel holds of ours, as tables; and the steps that lead from one such state to another.
+//!
+//! Everything is a table of keys and values, so that "what is there", "what should be there" and the difference
+//! between the two need one mechanism. Tables are listed in the order in which they are built up; they are taken
+//! down in the reverse order.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr},
+    path::PathBuf,
+};
+
+use agent_api::MacAddress;
+use bpf_common::maps;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use crate::addr::NodeNumber;
+
+/// A kernel setting below `/proc/sys`, such as `net/ipv6/conf/all/forwarding`.
+pub type Sysctl = String;
+
+/// Two ends of a veth pair of the node's own: the gateway link or the segmenter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Name of the far end.
+    pub peer: String,
+    /// MAC of the near end.
+    pub mac: MacAddress,
+    /// MTU of both ends, bytes.
+    pub mtu: u32,
+    /// `tx_extra_headroom` of both ends, bytes; 0 also where the kernel does not have it.
+    pub headroom: u32,
+    /// The near end must not send super-packets: every segmentation offload is off.
+    pub segments: bool,
+}
+
+/// What is kept of a pod's link on the node; the plugin has created it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodLink {
+    /// Interface index.
+    pub ifindex: u32,
+}
+
+/// An address of one of our links.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinkAddress {
+    /// The link.
+    pub link: String,
+    /// Address with the length of its on-link prefix.
+    pub address: IpNet,
+}
+
+/// A route of ours, in the main table with our protocol number.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RouteKey {
+    /// Destination.
+    pub destination: Ipv6Net,
+    /// Metric.
+    pub metric: u32,
+}
+
+/// Where a route of ours leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteTarget {
+    /// To these next hops.
+    Via(Vec<Hop>),
+    /// Nowhere, with an error.
+    Unreachable,
+}
+
+/// A neighbour on an uplink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hop {
+    /// The uplink.
+    pub ifindex: u32,
+    /// The neighbour's address.
+    pub gateway: Ipv6Addr,
+}
+
+/// One of the eBPF programs, by where it sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Program {
+    /// On a pod's link and on the switch side of the gateway link.
+    Endpoint,
+    /// On an uplink.
+    Uplink,
+    /// On the far end of the segmenter.
+    Segment,
+}
+
+/// A pod prefix of a node, IPv4.
+pub type PodPrefix4 = Ipv4Net;
+/// A pod prefix of a node, IPv6.
+pub type PodPrefix6 = Ipv6Net;
+
+macro_rules! tables {
+    ($($(#[$doc:meta])* $table:ident $variant:ident: $key:ty => $value:ty,)*) => {
+        /// All that the kernel holds of ours, or should hold.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Dataplane {
+            $($(#[$doc])* pub $table: BTreeMap<$key, $value>,)*
+        }
+
+        /// An entry to be there with this value, whether or not it exists.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Entry {
+            $($(#[$doc])* $variant($key, $value),)*
+        }
+
+        /// An entry to be gone.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Key {
+            $($(#[$doc])* $variant($key),)*
+        }
+
+        impl Dataplane {
+            /// What becomes of this state by a step.
+            pub fn apply(&mut self, step: Step) {
+                match step {
+                    $(Step::Set(Entry::$variant(key, value)) => { self.$table.insert(key, value); })*
+                    $(Step::Remove(Key::$variant(key)) => { self.$table.remove(&key); })*
+                }
+            }
+        }
+
+        /// The steps that make `desired` of `actual`: first what is new or different, in the order of the tables,
+        /// then what has to go, in the reverse order. Nothing is taken away before its replacement stands.
+        #[must_use]
+        pub fn plan(actual: &Dataplane, desired: &Dataplane) -> Vec<Step> {
+            let mut steps = Vec::new();
+            $(steps.extend(
+                changed(&actual.$table, &desired.$table).map(|(key, value)| Step::Set(Entry::$variant(key, value))),
+            );)*
+            let mut removals = Vec::new();
+            $(removals.extend(gone(&actual.$table, &desired.$table).map(|key| Step::Remove(Key::$variant(key))));)*
+            steps.extend(removals.into_iter().rev());
+            steps
+        }
+    };
+}
+
+fn changed<'a, K: Ord + Clone, V: PartialEq + Clone>(
+    actual: &'a BTreeMap<K, V>,
+    desired: &'a BTreeMap<K, V>,
+) -> impl Iterator<Item = (K, V)> + 'a {
+    desired
+        .iter()
+        .filter(|(key, value)| actual.get(key) != Some(value))
+        .map(|(key, value)| (key.clone(), value.clone()))
+}
+
+fn gone<'a, K: Ord + Clone, V>(
+    actual: &'a BTreeMap<K, V>,
+    desired: &'a BTreeMap<K, V>,
+) -> impl Iterator<Item = K> + 'a {
+    actual.keys().filter(|key| !desired.contains_key(key)).cloned()
+}
+
+/// One change of the kernel's state. Every step may be repeated.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Create or replace.
+    Set(Entry),
+    /// Remove; that it is gone already is success.
+    Remove(Key),
+}
+
+tables! {
+    /// Veth pairs of the node's own, by the near end's name.
+    pairs Pair: String => Pair,
+    /// Addresses of our links.
+    addresses Address: LinkAddress => (),
+    /// Kernel settings. A removal restores nothing: see `cleanup`.
+    sysctls Sysctl: Sysctl => String,
+    /// Routes.
+    routes Route: RouteKey => RouteTarget,
+    /// Managed neighbour entries, which the kernel keeps resolved.
+    neighbours Neighbour: Hop => (),
+    /// Our nftables tables, by family and name, as scripts for `nft -f`.
+    firewall Firewall: String => String,
+    /// Links of pods. They are never created here; those that belong to no lease are removed.
+    pod_links PodLink: String => PodLink,
+    /// eBPF map: the node's settings.
+    settings Settings: () => maps::Settings,
+    /// eBPF map: pod prefixes and their nodes, by network number and prefix.
+    prefixes4 Prefix4: (u16, PodPrefix4) => NodeNumber,
+    /// eBPF map: the same for IPv6.
+    prefixes6 Prefix6: (u16, PodPrefix6) => maps::Prefix6,
+    /// eBPF map: peers and the ways to them.
+    nodes Node: NodeNumber => maps::Node,
+    /// eBPF map: peers that get flooded frames, by position.
+    flood_nodes FloodNode: u32 => NodeNumber,
+    /// eBPF map: endpoints, by interface index.
+    endpoints Endpoint: u32 => maps::Endpoint,
+    /// eBPF map: the forwarding database.
+    fdb Fdb: maps::FdbKey => maps::FdbEntry,
+    /// eBPF map: local endpoints that get flooded frames, by slot.
+    flood_endpoints FloodEndpoint: u32 => maps::FloodEndpoint,
+    /// eBPF map: networks, by number.
+    networks Network: u32 => maps::Network,
+    /// Programs attached, by program and interface index.
+    attachments Attachment: (Program, u32) => (),
+    /// Files on the node: the CNI configuration.
+    files File: PathBuf => String,
+}
+
+/// What the node's surroundings are: seen, not made by us.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// When the observation began, milliseconds since the epoch.
+    pub observed_at: u64,
+    /// All links in the node's namespace, by name.
+    pub links: BTreeMap<String, Link>,
+    /// Next hops of the kernel's route to an address, for each address in [`crate::desired::lookups`] that has one.
+    pub routes_to: BTreeMap<Ipv6Addr, Vec<Hop>>,
+    /// MACs of neighbours on uplinks.
+    pub neighbours: BTreeMap<Hop, MacAddress>,
+    /// Current values of the settings in [`crate::desired::sysctls_of_interest`].
+    pub sysctls: BTreeMap<Sysctl, String>,
+    /// The kernel's number for `IFLA_TX_EXTRA_HEADROOM`, if it has one.
+    pub headroom_attribute: Option<u16>,
+    /// Forward chains of others whose policy drops, such as `ip filter FORWARD`.
+    pub forward_drops: Vec<String>,
+    /// Programs of others that see our traffic first, by link.
+    pub programs_ahead: BTreeMap<String, Vec<String>>,
+}
+
+/// A link of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Interface index.
+    pub ifindex: u32,
+    /// MAC; zero for links without one.
+    pub mac: MacAddress,
+    /// Bytes.
+    pub mtu: u32,
+    /// Administratively up and with carrier.
+    pub up: bool,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+}

@@ -1,0 +1,114 @@
+//! Which host number, slot and assignment an attachment gets: a function of the world.
+
+use agent_api::{Assignment, ErrorKind, Refusal, Reserve, Route};
+use bpf_common::names::MAX_ENDPOINTS;
+use ipnet::IpNet;
+
+use crate::{
+    desired,
+    lease::{Lease, State, Timestamp},
+    world::World,
+};
+
+/// Host number of the gateway.
+pub const GATEWAY: u16 = 1;
+/// The lease that an ADD gets. `nonce` must be new.
+///
+/// # Errors
+/// [`ErrorKind::Exists`] for an attachment that has a lease, [`ErrorKind::NotFound`] for another network's,
+/// [`ErrorKind::Exhausted`] if the pool or the limit on endpoints is used up.
+pub fn reserve(world: &World, request: &Reserve, nonce: String, now: Timestamp) -> Result<Lease, Refusal> {
+    let wanted = &request.key.network;
+    let ours = &world.config.network.name;
+    if wanted != ours {
+        return Err(refuse(
+            ErrorKind::NotFound,
+            format!("network {wanted:?} is not served here; {ours:?} is"),
+        ));
+    }
+    if let Some(lease) = world.leases.get(&request.key) {
+        let state = match lease.state {
+            State::Reserved { .. } => "being attached by another ADD",
+            State::Active { .. } => "attached already",
+        };
+        return Err(refuse(ErrorKind::Exists, format!("{} is {state}", request.key)));
+    }
+    Ok(Lease {
+        key: request.key.clone(),
+        host: free_host(world)?,
+        slot: free_slot(world)?,
+        nonce,
+        boot: world.boot.clone(),
+        netns: request.netns.clone(),
+        netns_inode: request.netns_inode,
+        pod: request.pod.clone(),
+        state: State::Reserved { at: now },
+    })
+}
+
+/// What the plugin has to build for a lease.
+///
+/// # Errors
+/// [`ErrorKind::TryAgain`] while the uplinks are not there, because the MTU follows from theirs.
+pub fn assignment(world: &World, lease: &Lease) -> Result<Assignment, Refusal> {
+    let node = &world.config.node;
+    let mtu = desired::inner_mtu(world).ok_or_else(|| {
+        refuse(ErrorKind::TryAgain, format!("none of the uplinks {:?} is there", node.uplinks))
+    })?;
+    let cluster = world.config.cluster;
+    let lengths = [cluster.v4.map(|net| net.prefix_len()), cluster.v6.map(|net| net.prefix_len())];
+    let addresses = node.pods.addresses(lease.host).map(|ip| {
+        let length = lengths[usize::from(ip.is_ipv6())].unwrap_or(if ip.is_ipv6() { 128 } else { 32 });
+        IpNet::new_assert(ip, length)
+    });
+    let routes = node
+        .pods
+        .addresses(GATEWAY)
+        .map(|gateway| Route { destination: if gateway.is_ipv6() { DEFAULT6 } else { DEFAULT4 }, gateway });
+    let mac = node.pods.mac(node.number, lease.host);
+    Ok(Assignment {
+        nonce: lease.nonce.clone(),
+        host_ifname: agent_api::names::host_ifname(&lease.key),
+        host_mac: desired::switch_side_mac(mac),
+        mac,
+        mtu,
+        addresses: addresses.collect(),
+        routes: routes.collect(),
+        headroom: desired::headroom(world),
+        headroom_attribute: world.facts.headroom_attribute,
+    })
+}
+
+const DEFAULT4: IpNet = IpNet::V4(ipnet::Ipv4Net::new_assert(std::net::Ipv4Addr::UNSPECIFIED, 0));
+const DEFAULT6: IpNet = IpNet::V6(ipnet::Ipv6Net::new_assert(std::net::Ipv6Addr::UNSPECIFIED, 0));
+
+/// A host number never used before, else the one freed longest ago: so that no address comes back while neighbour
+/// caches still know its last owner, as long as the pool has any other.
+fn free_host(world: &World) -> Result<u16, Refusal> {
+    let pods = world.config.node.pods;
+    let fresh = (GATEWAY + 1..=pods.last_host())
+        .find(|&host| world.leases.at(host).is_none() && world.leases.freed_at(host).is_none());
+    let oldest =
+        || world.leases.freed().filter(|(host, _)| *host <= pods.last_host()).min_by_key(|(_, at)| *at);
+    fresh.or_else(|| oldest().map(|(host, _)| host)).ok_or_else(|| {
+        let pool =
+            pods.v4.map(IpNet::V4).or(pods.v6.map(IpNet::V6)).map_or_else(String::new, |net| net.to_string());
+        refuse(
+            ErrorKind::Exhausted,
+            format!("no free address in {pool}: all {} are in use", world.leases.count()),
+        )
+    })
+}
+
+/// The lowest free place in the flooding list; place 0 is the gateway's.
+fn free_slot(world: &World) -> Result<u32, Refusal> {
+    let limit = world.config.limits.endpoints;
+    let used: std::collections::BTreeSet<u32> = world.leases.iter().map(|lease| lease.slot).collect();
+    (1..MAX_ENDPOINTS).take(limit as usize).find(|slot| !used.contains(slot)).ok_or_else(|| {
+        refuse(ErrorKind::Exhausted, format!("limits.endpoints: this node has {limit} pods, its limit"))
+    })
+}
+
+fn refuse(kind: ErrorKind, message: String) -> Refusal {
+    Refusal { kind, message }
+}

@@ -1,0 +1,18 @@
+//! What a node should look like, as a function of what it knows.
+//!
+//! ```text
+//! Event -> World -> desired() -> Dataplane -> plan(actual, desired) -> Step, Step, ...
+//! ```
+//! No I/O, clock or randomness: what happens outside comes in as an [`world::Event`], what has to happen outside goes out
+//! as [`dataplane::Step`]s.
+
+pub mod addr;
+pub mod conditions;
+pub mod config;
+pub mod dataplane;
+pub mod desired;
+pub mod firewall;
+pub mod ipam;
+pub mod lease;
+pub mod sysctls;
+pub mod world;

@@ -1,0 +1,104 @@
+//! All that this node knows, and the events that change it.
+
+use agent_api::AttachmentKey;
+
+use crate::{
+    addr::NetworkNumber,
+    config::Configuration,
+    dataplane::{Facts, Link},
+    lease::{BootId, Lease, Leases, State, Timestamp},
+};
+
+/// All that this node knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct World {
+    /// What the operator wants.
+    pub config: Configuration,
+    /// The boot we are in.
+    pub boot: BootId,
+    /// Attachments.
+    pub leases: Leases,
+    /// What was last seen of the node's surroundings.
+    pub facts: Facts,
+    /// The CNI configuration was written once: it stays, whatever happens later.
+    pub announced: bool,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The operator changed the configuration.
+    Configured(Box<Configuration>),
+    /// A lease was made or moved on.
+    Leased(Box<Lease>),
+    /// A host number was freed.
+    Freed {
+        /// The host number.
+        host: u16,
+        /// When.
+        at: Timestamp,
+    },
+    /// The surroundings were looked at.
+    Observed(Box<Facts>),
+    /// The first full pass is done: pods can come.
+    Announced,
+}
+
+impl World {
+    /// What is known before anything has happened.
+    #[must_use]
+    pub fn new(config: Configuration, boot: BootId) -> Self {
+        Self { config, boot, leases: Leases::default(), facts: Facts::default(), announced: false }
+    }
+
+    /// Takes an event in.
+    pub fn apply(&mut self, event: Event) {
+        match event {
+            Event::Configured(config) => self.config = *config,
+            Event::Leased(lease) => self.leases.insert(*lease),
+            Event::Freed { host, at } => self.leases.free(host, at),
+            Event::Observed(facts) => self.facts = *facts,
+            Event::Announced => self.announced = true,
+        }
+    }
+
+    /// Number of the pod network.
+    #[must_use]
+    pub fn network(&self) -> NetworkNumber {
+        self.config.network.number
+    }
+
+    /// The link of an active lease, if it is there.
+    #[must_use]
+    pub fn pod_link(&self, lease: &Lease) -> Option<&Link> {
+        let State::Active { ifindex, .. } = lease.state else { return None };
+        self.facts
+            .links
+            .get(&agent_api::names::host_ifname(&lease.key))
+            .filter(|link| link.ifindex == ifindex)
+    }
+
+    /// Leases that nothing stands behind any more, with the reason.
+    #[must_use]
+    pub fn stale_leases(&self, now: Timestamp) -> Vec<(AttachmentKey, u16, &'static str)> {
+        let stale = |lease: &Lease| Some((lease.key.clone(), lease.host, self.stale_reason(lease, now)?));
+        self.leases.iter().filter_map(stale).collect()
+    }
+
+    /// Why nothing stands behind a lease any more: it is of an earlier boot, was never activated, or its link is gone.
+    ///
+    /// A link counts as gone only in an observation that began after the activation.
+    #[must_use]
+    pub fn stale_reason(&self, lease: &Lease, now: Timestamp) -> Option<&'static str> {
+        match lease.state {
+            _ if lease.boot != self.boot => Some("it is of an earlier boot"),
+            State::Reserved { at } if now.saturating_sub(at) > self.config.limits.reservation_timeout => {
+                Some("it was never activated")
+            }
+            State::Active { at, .. } if self.facts.observed_at > at && self.pod_link(lease).is_none() => {
+                Some("its link is gone")
+            }
+            _ => None,
+        }
+    }
+}
