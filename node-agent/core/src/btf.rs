@@ -162,7 +162,10 @@ mod tests {
     fn what_is_not_btf_is_said_so() {
         assert_eq!(enumerator(b"", "a", "b"), Err(BtfError::NotBtf));
         assert_eq!(enumerator(b"\x7fELF", "a", "b"), Err(BtfError::NotBtf));
-        assert_eq!(enumerator(&btf(&[vec![0, 31 << 24, 0]], STRINGS), "a", "b"), Err(BtfError::UnknownKind(31)));
+        assert_eq!(
+            enumerator(&btf(&[vec![0, 31 << 24, 0]], STRINGS), "a", "b"),
+            Err(BtfError::UnknownKind(31))
+        );
     }
 
     #[test]

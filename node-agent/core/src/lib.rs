@@ -7,6 +7,7 @@
 //! as [`dataplane::Step`]s.
 
 pub mod addr;
+pub mod btf;
 pub mod conditions;
 pub mod config;
 pub mod dataplane;

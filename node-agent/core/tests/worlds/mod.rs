@@ -1,0 +1,146 @@
+//! Arbitrary worlds: a node with peers, leases and facts that may or may not go together.
+
+#![expect(clippy::unwrap_used, reason = "a test fixture that cannot be built should panic")]
+
+use std::collections::BTreeMap;
+
+use agent_api::{AttachmentKey, HeadroomOutcome, MacAddress, Pod, Reserve, names::host_ifname};
+use agent_core::{
+    addr::{NetworkNumber, NodeNumber, PodCidrs, SidBlock},
+    config::{Configuration, Flooding, Headroom, Limits, LocalNode, Network, Peer},
+    dataplane::{Facts, Hop, Link},
+    desired::{GATEWAY_LINK, GATEWAY_PEER, SEGMENTER_LINK, SEGMENTER_PEER},
+    ipam,
+    lease::State,
+    world::{Event, World},
+};
+use proptest::prelude::*;
+
+pub const BOOT: &str = "this-boot";
+pub const UPLINK: &str = "eth0";
+const UPLINK_INDEX: u32 = 2;
+
+pub fn pods(node: u16, v4: bool, v6: bool) -> PodCidrs {
+    let [high, low] = node.to_be_bytes();
+    PodCidrs {
+        v4: v4.then(|| format!("10.{high}.{low}.0/24").parse().unwrap()),
+        v6: (v6 || !v4).then(|| format!("fd10:0:0:{node:x}::/64").parse().unwrap()),
+    }
+}
+
+pub fn configuration(node: u16, peers: &[u16], v4: bool, v6: bool) -> Configuration {
+    let peer = |&number: &u16| {
+        let address = format!("fc00::{number:x}").parse().unwrap();
+        (
+            NodeNumber::new(number.into()).unwrap(),
+            Peer { name: format!("node-{number}"), pods: pods(number, v4, v6), address, mtu: None },
+        )
+    };
+    let cluster = PodCidrs {
+        v4: v4.then(|| "10.0.0.0/8".parse().unwrap()),
+        v6: (v6 || !v4).then(|| "fd10::/48".parse().unwrap()),
+    };
+    Configuration {
+        node: LocalNode {
+            name: format!("node-{node}"),
+            number: NodeNumber::new(node.into()).unwrap(),
+            pods: pods(node, v4, v6),
+            uplinks: vec![UPLINK.into()],
+        },
+        sid_block: SidBlock::new("5f00:1::/32".parse().unwrap()).unwrap(),
+        cluster,
+        peers: peers.iter().filter(|&&number| number != node).map(peer).collect(),
+        underlay_routes: true,
+        network: Network {
+            name: "headway".into(),
+            number: NetworkNumber::new(1).unwrap(),
+            flooding: Flooding::Auto,
+            flood_max_peers: 64,
+            flood_unknown: false,
+            storm_rate: 1000,
+        },
+        dscp: None,
+        headroom: Headroom::Auto,
+        masquerade: true,
+        non_masquerade: vec![],
+        mtu: None,
+        limits: Limits { endpoints: 1023, reservation_timeout: 60_000 },
+        conflist: ("/etc/cni/net.d/10-headway.conflist".into(), "{}".into()),
+    }
+}
+
+pub fn request(container: &str) -> Reserve {
+    Reserve {
+        key: AttachmentKey { network: "headway".into(), container: container.into(), ifname: "eth0".into() },
+        netns: format!("/run/netns/{container}").into(),
+        netns_inode: 1,
+        pod: Pod::default(),
+    }
+}
+
+fn link(ifindex: u32, mtu: u32) -> Link {
+    Link { ifindex, mac: MacAddress([2, 0, 0, 0, 0, 1]), mtu, up: true, addresses: vec![] }
+}
+
+/// Attaches pods 0..count; activation and observation of their links as the flags say.
+pub fn attach(world: &mut World, count: u32, at: u64, activated: impl Fn(u32) -> bool) {
+    for i in 0..count {
+        let Ok(mut lease) = ipam::reserve(world, &request(&format!("pod{i}")), format!("nonce{i}"), at)
+        else {
+            continue;
+        };
+        if activated(i) {
+            lease.state = State::Active { at, ifindex: 100 + i, headroom: HeadroomOutcome::Unsupported };
+        }
+        world.apply(Event::Leased(Box::new(lease)));
+    }
+}
+
+/// What is seen when the own links, the links of these pods and the ways to these peers are there.
+pub fn facts(world: &World, at: u64, mtu: u32, pods_seen: impl Fn(u32) -> bool, resolved: bool) -> Facts {
+    let mut links = BTreeMap::from([(UPLINK.to_owned(), link(UPLINK_INDEX, mtu))]);
+    for (name, index) in [(GATEWAY_LINK, 10), (GATEWAY_PEER, 11), (SEGMENTER_LINK, 12), (SEGMENTER_PEER, 13)]
+    {
+        links.insert(name.into(), link(index, mtu - 54));
+    }
+    for i in (0..300).filter(|i| pods_seen(*i)) {
+        links.insert(host_ifname(&request(&format!("pod{i}")).key), link(100 + i, mtu - 54));
+    }
+    let hop = |peer: &Peer| Hop { ifindex: UPLINK_INDEX, gateway: peer.address };
+    let mut facts = Facts { observed_at: at, links, ..Facts::default() };
+    for (number, peer) in &world.config.peers {
+        facts.routes_to.insert(peer.address, vec![hop(peer)]);
+        facts.routes_to.insert(world.config.sid_block.locator(*number).infrastructure(), vec![hop(peer)]);
+        if resolved {
+            facts.neighbours.insert(hop(peer), MacAddress([2, 0, 0, 0, 1, 1]));
+        }
+    }
+    facts
+}
+
+prop_compose! {
+    /// Any world.
+    pub fn world()(
+        node in 1_u16..40,
+        peers in prop::collection::btree_set(1_u16..400, 0..90),
+        (v4, v6) in (any::<bool>(), any::<bool>()),
+        pod_count in 0_u32..300,
+        (active, seen) in (any::<u64>(), any::<u64>()),
+        (observed_later, observed, resolved, announced) in (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
+        mtu in 1300_u32..9500,
+        flooding in prop::sample::select(vec![Flooding::Auto, Flooding::On, Flooding::Off]),
+    ) -> World {
+        let peers: Vec<u16> = peers.into_iter().collect();
+        let mut world = World::new(configuration(node, &peers, v4, v6), BOOT.into());
+        world.config.network.flooding = flooding;
+        world.announced = announced;
+        let bit = |mask: u64| move |i: u32| mask >> (i % 64) & 1 == 1;
+        attach(&mut world, pod_count, 1000, bit(active));
+        if observed {
+            let at = if observed_later { 2000 } else { 500 };
+            let facts = facts(&world, at, mtu, bit(seen), resolved);
+            world.apply(Event::Observed(Box::new(facts)));
+        }
+        world
+    }
+}
