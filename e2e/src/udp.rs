@@ -1,0 +1,73 @@
+//! UDP between namespaces: every datagram is compared.
+
+use std::{
+    net::{IpAddr, SocketAddr, UdpSocket},
+    time::Duration,
+};
+
+use crate::{Netns, frame, packet_socket::set_option};
+
+/// A datagram between idle namespaces takes microseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A socket in a namespace, connected to `target` if given.
+///
+/// # Panics
+/// The kernel refuses.
+#[must_use]
+#[track_caller]
+pub fn socket(netns: &Netns, address: IpAddr, target: Option<SocketAddr>) -> UdpSocket {
+    let socket = netns.enter(|| UdpSocket::bind(SocketAddr::new(address, 0)));
+    let socket = socket.unwrap_or_else(|error| panic!("bind {address} in {}: {error}", netns.name()));
+    socket.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
+    if let Some(target) = target {
+        socket.connect(target).unwrap_or_else(|error| panic!("connect {address} to {target}: {error}"));
+    }
+    socket
+}
+
+/// Sends one datagram of each size there and has it come back.
+///
+/// # Panics
+/// One is lost or differs.
+#[track_caller]
+pub fn echo(from: (&Netns, IpAddr), to: (&Netns, IpAddr), sizes: impl IntoIterator<Item = usize>) {
+    let server = socket(to.0, to.1, None);
+    let client = socket(from.0, from.1, server.local_addr().ok());
+    let mut buffer = vec![0; 65_536];
+    for size in sizes {
+        let data = frame::pattern(size);
+        client.send(&data).unwrap_or_else(|error| panic!("{size} bytes to {}: {error}", to.1));
+        let (count, sender) =
+            server.recv_from(&mut buffer).unwrap_or_else(|error| panic!("{size} bytes to {}: {error}", to.1));
+        assert!(buffer[..count] == data, "{size} bytes to {}: came as {count}, or differ", to.1);
+        server.send_to(&data, sender).unwrap_or_else(|error| panic!("{size} bytes back: {error}"));
+        let count = client.recv(&mut buffer).unwrap_or_else(|error| panic!("{size} bytes back: {error}"));
+        assert!(buffer[..count] == data, "{size} bytes back: came as {count}, or differ");
+    }
+}
+
+/// Hands the kernel `count` datagrams of `size` bytes as one super-packet (UDP GSO, `UDP_SEGMENT`).
+///
+/// # Panics
+/// The kernel refuses, a datagram is lost or differs.
+#[track_caller]
+pub fn super_packet(from: (&Netns, IpAddr), to: (&Netns, IpAddr), size: usize, count: usize) {
+    let server = socket(to.0, to.1, None);
+    set_option(&server, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 8 << 20);
+    let client = socket(from.0, from.1, server.local_addr().ok());
+    set_option(&client, libc::SOL_UDP, libc::UDP_SEGMENT, size.try_into().expect("a segment size fits"));
+    // A shorter last one shows whether the lengths are kept.
+    let data = frame::pattern(size * count - size / 2);
+    client.send(&data).unwrap_or_else(|error| panic!("{count} x {size} bytes to {}: {error}", to.1));
+    let mut buffer = vec![0; 65_536];
+    for (index, expected) in data.chunks(size).enumerate() {
+        let got = server.recv(&mut buffer);
+        let got =
+            got.unwrap_or_else(|error| panic!("datagram {index} of {count} x {size} to {}: {error}", to.1));
+        assert!(
+            buffer[..got] == *expected,
+            "datagram {index} of {count} x {size}: came as {got}, or differs"
+        );
+    }
+}
