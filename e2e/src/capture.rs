@@ -79,6 +79,12 @@ impl Drop for Capture {
 pub struct Frames(pub Vec<Seen>);
 
 impl Frames {
+    /// The frames of one direction alone.
+    #[must_use]
+    pub fn only(&self, direction: Direction) -> Self {
+        Self(self.0.iter().filter(|seen| seen.direction == direction).cloned().collect())
+    }
+
     /// Frames of one direction.
     pub fn going(&self, direction: Direction) -> impl Iterator<Item = &[u8]> {
         self.0.iter().filter(move |seen| seen.direction == direction).map(|seen| seen.bytes.as_slice())

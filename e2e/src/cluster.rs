@@ -139,7 +139,7 @@ impl Builder {
         }
         let hosts = std::mem::take(&mut underlay.hosts);
         let nodes =
-            hosts.into_iter().zip(configs).map(|(host, config)| Node::new(host, config, &site)).collect();
+            hosts.into_iter().zip(configs).map(|(host, config)| Node::new(host, &config, &site)).collect();
         Cluster { nodes, underlay, families: self.families, site }
     }
 }

@@ -25,6 +25,7 @@ pub mod netns;
 pub mod node;
 pub mod packet_socket;
 pub mod pod;
+pub mod report;
 pub mod shared;
 pub mod site;
 pub mod skip;

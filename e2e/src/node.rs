@@ -1,12 +1,9 @@
 //! A node: a namespace with uplinks, an agent, and what a runtime does there.
 
 use std::{
-    collections::BTreeMap,
     fs,
-    io::{Read, Write},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::PathBuf,
-    process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -18,7 +15,7 @@ use crate::{
     Netns, Pod,
     agent::{Agent, Start},
     cni::Runtime,
-    config, host, netns,
+    config, host,
     site::Site,
     underlay::Host,
     wait_for, wait_until,
@@ -52,7 +49,7 @@ pub struct Node {
 impl Node {
     /// Writes the configuration and mounts a bpffs; starts nothing.
     #[track_caller]
-    pub(crate) fn new(host: Host, config: Value, site: &Site) -> Self {
+    pub(crate) fn new(host: Host, config: &Value, site: &Site) -> Self {
         let name = config::node_name(host.number);
         let node = Self {
             folder: site.folder().join(&name),
@@ -70,11 +67,9 @@ impl Node {
             fs::create_dir_all(node.folder.join(folder)).expect("make the node's folders");
         }
         node.mount_bpf();
-        node.write_config(&config);
+        node.write_config(config);
         node
     }
-
-    // ----- agent
 
     /// Starts the agent and waits until it is ready.
     ///
@@ -169,8 +164,6 @@ impl Node {
         mounted.expect("mount the node's bpffs");
     }
 
-    // ----- files
-
     /// The configuration, as written last.
     ///
     /// # Panics
@@ -250,86 +243,6 @@ impl Node {
         );
     }
 
-    // ----- what the agent says
-
-    /// `headway-agent ARGUMENTS` in the node's namespace.
-    ///
-    /// # Panics
-    /// It fails.
-    #[track_caller]
-    pub fn agent_command(&self, arguments: &[&str]) -> String {
-        let output = netns::succeed(&mut self.agent_command_line(arguments), None);
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    /// `headway-agent ARGUMENTS`, not yet run.
-    #[must_use]
-    pub fn agent_command_line(&self, arguments: &[&str]) -> Command {
-        let mut command = self.netns.command(host::agent_binary());
-        command.args(arguments);
-        command
-    }
-
-    /// `headway-agent status -o json`.
-    ///
-    /// # Panics
-    /// The agent does not answer.
-    #[must_use]
-    #[track_caller]
-    pub fn status(&self) -> Value {
-        let socket = self.socket();
-        let text = self.agent_command(&["status", "-o", "json", "--socket", &socket.to_string_lossy()]);
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: status: {error}: {text}", self.name))
-    }
-
-    /// Packets dropped so far by reason.
-    ///
-    /// # Panics
-    /// The agent does not answer.
-    #[must_use]
-    #[track_caller]
-    pub fn drops(&self) -> BTreeMap<String, u64> {
-        counters(&self.status()["drops"])
-    }
-
-    /// What else happened to packets so far (`local`, `encapsulated`, …).
-    ///
-    /// # Panics
-    /// The agent does not answer.
-    #[must_use]
-    #[track_caller]
-    pub fn events(&self) -> BTreeMap<String, u64> {
-        counters(&self.status()["events"])
-    }
-
-    /// Waits until at least `count` more packets than in `before` were dropped for `reason`.
-    ///
-    /// # Panics
-    /// That does not happen.
-    #[track_caller]
-    pub fn wait_dropped(&self, before: &BTreeMap<String, u64>, reason: &str, count: u64) {
-        let base =
-            *before.get(reason).unwrap_or_else(|| panic!("the status knows no drop reason {reason:?}"));
-        let what = format!("{}: {count} more drops for {reason} (before: {before:?})", self.name);
-        wait_until(&what, Duration::from_secs(5), || self.drops()[reason] >= base + count);
-    }
-
-    /// GET from the agent's HTTP server: status and body; `None` if nobody answers.
-    #[must_use]
-    pub fn http(&self, path: &str) -> Option<(u16, String)> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 9476));
-        let timeout = Duration::from_secs(2);
-        let mut stream = self.netns.enter(|| TcpStream::connect_timeout(&address, timeout)).ok()?;
-        stream.set_read_timeout(Some(timeout)).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let status = answer.split(' ').nth(1)?.parse().ok()?;
-        Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
-    }
-
-    // ----- pods
-
     /// A runtime on this node.
     #[must_use]
     pub fn runtime(&self) -> Runtime<'_> {
@@ -386,11 +299,6 @@ pub fn addresses_of(netns: &Netns, link: &str) -> Vec<IpAddr> {
         .collect();
     addresses.sort();
     addresses
-}
-
-fn counters(value: &Value) -> BTreeMap<String, u64> {
-    let entries = value.as_object().unwrap_or_else(|| panic!("the status holds no counters: {value}"));
-    entries.iter().map(|(name, count)| (name.clone(), count.as_u64().unwrap_or_default())).collect()
 }
 
 fn fresh() -> u64 {
