@@ -1,6 +1,6 @@
 //! Requests and responses, versioned as a whole.
 
-use std::{fmt, net::IpAddr, path::PathBuf, str::FromStr};
+use std::{collections::BTreeMap, fmt, net::IpAddr, path::PathBuf, str::FromStr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -249,11 +249,12 @@ pub struct Check {
     pub mac: MacAddress,
     /// MTU of the pod's interface, bytes.
     pub mtu: u32,
-    /// Addresses of the pod's interface.
+    /// Addresses of the pod's interface, link-local ones left out.
     pub addresses: Vec<IpNet>,
-    /// `tx_extra_headroom` of the pod's interface, where the kernel has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub headroom: Option<u32>,
+    /// All four-byte attributes of the pod's interface, by number, as RTM_GETLINK shows them. The agent knows which of
+    /// them is `tx_extra_headroom`, if this kernel has it; the plugin would have to search BTF on each CHECK.
+    #[serde(default)]
+    pub attributes: BTreeMap<u16, u32>,
 }
 
 /// GC: what the runtime still has.
@@ -274,6 +275,8 @@ pub enum Readiness {
     Ready,
     /// No, for this reason.
     NotReady(String),
+    /// No, and pods that are there may have limited connectivity, for this reason.
+    Limited(String),
 }
 
 /// A MAC address, written as six hex pairs with colons.
