@@ -3,8 +3,10 @@
 use std::{
     collections::BTreeMap,
     fmt, fs,
+    io::Write,
     path::{Path, PathBuf},
     process::Stdio,
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -184,7 +186,6 @@ impl<'a> Runtime<'a> {
     #[must_use]
     #[track_caller]
     pub fn invoke(&self, program: &Path, environment: &BTreeMap<&str, String>, stdin: &[u8]) -> Invocation {
-        use std::io::Write as _;
         let mut command = self.node.command(program);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(environment);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -200,6 +201,25 @@ impl<'a> Runtime<'a> {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
+    }
+
+    /// Starts our plugin for a verb and kills it after a while, as a runtime does at its deadline.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    #[track_caller]
+    pub fn kill_during(&self, verb: &str, plugin: &Value, attachment: &Attachment, after: Duration) {
+        let mut command = self.node.command(host::plugin_binary());
+        command.env_clear().envs(self.environment(verb, Some(attachment)));
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("start the plugin");
+        if let Some(mut pipe) = child.stdin.take() {
+            let _refused = pipe.write_all(plugin.to_string().as_bytes());
+        }
+        std::thread::sleep(after);
+        // It may have ended by itself: then there is nothing to kill, and wait collects it.
+        let _gone = child.kill();
+        let _status = child.wait();
     }
 
     /// The environment of a verb.

@@ -285,10 +285,13 @@ impl Node {
     }
 }
 
-/// Global addresses of a link, IPv4 first.
+/// Global addresses of a link, IPv4 first; none if it is not there.
 #[must_use]
 #[track_caller]
 pub fn addresses_of(netns: &Netns, link: &str) -> Vec<IpAddr> {
+    if !netns.links().iter().any(|name| name == link) {
+        return Vec::new();
+    }
     let shown = netns.ip_json(&format!("addr show dev {link} scope global"));
     let mut addresses: Vec<IpAddr> = shown
         .as_array()

@@ -43,6 +43,23 @@ impl Node {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: status: {error}: {text}", self.name))
     }
 
+    /// The attachments that the agent knows, as `container/ifname`, in order.
+    ///
+    /// # Panics
+    /// The agent does not answer.
+    #[must_use]
+    #[track_caller]
+    pub fn attachments(&self) -> Vec<String> {
+        let status = self.status();
+        let endpoints = status["endpoints"].as_array().unwrap_or_else(|| panic!("no endpoints in {status}"));
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let names =
+            endpoints.iter().map(|one| format!("{}/{}", text(&one["container"]), text(&one["ifname"])));
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
     /// Packets dropped so far by reason.
     ///
     /// # Panics

@@ -64,7 +64,17 @@ impl Transfer {
 #[must_use]
 #[track_caller]
 pub fn transfer(from: &Netns, to: &Netns, address: IpAddr, amount: Amount) -> Transfer {
-    let (client, server) = connect(from, to, address);
+    transfer_via(from, to, address, address, amount)
+}
+
+/// Like [`transfer`], with the client connecting to another address, which is translated on the way.
+///
+/// # Panics
+/// Like [`transfer`].
+#[must_use]
+#[track_caller]
+pub fn transfer_via(from: &Netns, to: &Netns, address: IpAddr, dialled: IpAddr, amount: Amount) -> Transfer {
+    let (client, server) = connect(from, to, address, dialled);
     let writing = thread::spawn(move || {
         let start = Instant::now();
         send(&client, amount);
@@ -81,16 +91,18 @@ pub fn transfer(from: &Netns, to: &Netns, address: IpAddr, amount: Amount) -> Tr
     }
 }
 
-/// A connection from one namespace to an address in another: the client's end and the server's.
+/// A connection from one namespace to a listener in another, made by dialling an address that may be translated
+/// on the way: the client's end and the server's.
 ///
 /// # Panics
 /// It is not established within ten seconds.
 #[must_use]
 #[track_caller]
-pub fn connect(from: &Netns, to: &Netns, address: IpAddr) -> (TcpStream, TcpStream) {
+pub fn connect(from: &Netns, to: &Netns, address: IpAddr, dialled: IpAddr) -> (TcpStream, TcpStream) {
     let listener = to.enter(|| TcpListener::bind(SocketAddr::new(address, 0)));
     let listener = listener.unwrap_or_else(|error| panic!("listen at {address} in {}: {error}", to.name()));
-    let target = listener.local_addr().expect("a listener has an address");
+    let port = listener.local_addr().expect("a listener has an address").port();
+    let target = SocketAddr::new(dialled, port);
     let client = from.enter(|| TcpStream::connect_timeout(&target, Duration::from_secs(10)));
     let client = client.unwrap_or_else(|error| panic!("connect from {} to {target}: {error}", from.name()));
     let (server, _) = listener.accept().expect("accept the connection");

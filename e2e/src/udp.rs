@@ -56,10 +56,9 @@ pub fn super_packet(from: (&Netns, IpAddr), to: (&Netns, IpAddr), size: usize, c
     let server = socket(to.0, to.1, None);
     set_option(&server, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 8 << 20);
     let client = socket(from.0, from.1, server.local_addr().ok());
-    set_option(&client, libc::SOL_UDP, libc::UDP_SEGMENT, size.try_into().expect("a segment size fits"));
     // A shorter last one shows whether the lengths are kept.
     let data = frame::pattern(size * count - size / 2);
-    client.send(&data).unwrap_or_else(|error| panic!("{count} x {size} bytes to {}: {error}", to.1));
+    send_super_packet(&client, &data, size);
     let mut buffer = vec![0; 65_536];
     for (index, expected) in data.chunks(size).enumerate() {
         let got = server.recv(&mut buffer);
@@ -70,4 +69,14 @@ pub fn super_packet(from: (&Netns, IpAddr), to: (&Netns, IpAddr), size: usize, c
             "datagram {index} of {count} x {size}: came as {got}, or differs"
         );
     }
+}
+
+/// Hands the kernel `data` as one super-packet of datagrams of `size` bytes. The socket keeps the setting.
+///
+/// # Panics
+/// The kernel refuses.
+#[track_caller]
+pub fn send_super_packet(socket: &UdpSocket, data: &[u8], size: usize) {
+    set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, size.try_into().expect("a segment size fits"));
+    socket.send(data).unwrap_or_else(|error| panic!("{} bytes in pieces of {size}: {error}", data.len()));
 }
