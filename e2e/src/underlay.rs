@@ -96,8 +96,8 @@ impl Underlay {
 
     /// Sets the MTU of the fabric's link towards a host, so that only the middle of the way gets narrower.
     #[track_caller]
-    pub fn narrow(&self, host: &Host, mtu: u32) {
-        self.fabric.run(&format!("ip link set {} mtu {mtu}", port(host.number, 0)));
+    pub fn narrow(&self, host: u8, mtu: u32) {
+        self.fabric.run(&format!("ip link set {} mtu {mtu}", port(host, 0)));
     }
 }
 
