@@ -55,7 +55,7 @@ pub struct LinkAddress {
 pub struct RouteKey {
     /// Destination.
     pub destination: Ipv6Net,
-    /// Metric.
+    /// Metric; never 0, for which the kernel takes 1024.
     pub metric: u32,
 }
 
@@ -86,6 +86,15 @@ pub enum Program {
     Uplink,
     /// On the far end of the segmenter.
     Segment,
+}
+
+/// What runs where one of our programs should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// This build's program.
+    Current,
+    /// Another build's, or nothing any more because the interface is gone.
+    Outdated,
 }
 
 /// A pod prefix of a node, IPv4.
@@ -199,7 +208,7 @@ tables! {
     /// eBPF map: networks, by number.
     networks Network: u32 => maps::Network,
     /// Programs attached, by program and interface index.
-    attachments Attachment: (Program, u32) => (),
+    attachments Attachment: (Program, u32) => Attached,
     /// Files on the node: the CNI configuration.
     files File: PathBuf => String,
 }

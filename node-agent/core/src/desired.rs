@@ -18,7 +18,7 @@ use ipnet::IpNet;
 use crate::{
     addr::{NodeNumber, PodCidrs},
     config::{Flooding, Headroom, Peer},
-    dataplane::{Dataplane, Hop, Link, LinkAddress, Pair, PodLink, Program, RouteKey, RouteTarget},
+    dataplane::{Attached, Dataplane, Hop, Link, LinkAddress, Pair, PodLink, Program, RouteKey, RouteTarget},
     firewall,
     ipam::GATEWAY,
     lease::{Lease, State},
@@ -40,6 +40,8 @@ pub const SEGMENTER_PEER: &str = "hws1";
 pub const OVERHEAD: u32 = 40 + 14;
 /// Smallest MTU of an IPv6 link (RFC 8200 section 5).
 pub const IPV6_MIN_MTU: u32 = 1280;
+/// Metric that the kernel gives an IPv6 route without one (`IP6_RT_PRIO_USER`, include/uapi/linux/ipv6_route.h).
+pub const DEFAULT_METRIC: u32 = 1024;
 /// Metric of the routes that catch what no other route takes.
 pub const LAST_RESORT: u32 = 4_278_198_272;
 /// The kernel lays heads out in steps of this (`HH_DATA_MOD`, include/linux/netdevice.h).
@@ -75,10 +77,13 @@ pub fn lookups(world: &World) -> BTreeSet<Ipv6Addr> {
     world.config.peers.iter().flat_map(|(number, peer)| [peer.address, locator(number)]).collect()
 }
 
-/// MTU of pods: the smallest of the uplinks' less the outer headers, or less if the operator says so. `None` without an uplink.
+/// MTU of pods: the smallest of the uplinks' less the outer headers, or less if the operator says so. While the uplinks
+/// are away it stays what it was, so that pods of this node keep each other. `None` before there ever was an uplink.
 #[must_use]
 pub fn inner_mtu(world: &World) -> Option<u32> {
-    let widest = uplinks(world).map(|(_, link)| link.mtu).min()?.saturating_sub(OVERHEAD);
+    let smallest = uplinks(world).map(|(_, link)| link.mtu).min();
+    let before = || world.facts.links.get(GATEWAY_LINK).map(|link| link.mtu);
+    let widest = smallest.map(|mtu| mtu.saturating_sub(OVERHEAD)).or_else(before)?;
     Some(world.config.mtu.map_or(widest, |mtu| mtu.min(widest)))
 }
 
@@ -128,10 +133,10 @@ fn node_links(world: &World, mtu: u32, plane: &mut Dataplane) {
         plane.addresses.insert(LinkAddress { link: GATEWAY_LINK.into(), address }, ());
     }
     for (_, link) in uplinks(world) {
-        plane.attachments.insert((Program::Uplink, link.ifindex), ());
+        plane.attachments.insert((Program::Uplink, link.ifindex), Attached::Current);
     }
     if let Some(far) = world.facts.links.get(SEGMENTER_PEER) {
-        plane.attachments.insert((Program::Segment, far.ifindex), ());
+        plane.attachments.insert((Program::Segment, far.ifindex), Attached::Current);
     }
     if let (Some(near), Some(port)) =
         (world.facts.links.get(SEGMENTER_LINK), world.facts.links.get(GATEWAY_PEER))
@@ -209,7 +214,7 @@ fn connect(plane: &mut Dataplane, ifindex: u32, slot: u32, endpoint: maps::Endpo
     plane.endpoints.insert(ifindex, endpoint);
     plane.fdb.insert(maps::FdbKey { network, mac }, maps::FdbEntry { ifindex, flags: fdb_flags });
     plane.flood_endpoints.insert(slot, maps::FloodEndpoint { ifindex, network: network.into() });
-    plane.attachments.insert((Program::Endpoint, ifindex), ());
+    plane.attachments.insert((Program::Endpoint, ifindex), Attached::Current);
 }
 
 fn endpoint(world: &World, address: MacAddress, host: u16, flags: u32) -> maps::Endpoint {
@@ -235,7 +240,7 @@ fn underlay_routes(world: &World, plane: &mut Dataplane) {
             continue;
         };
         let destination = config.sid_block.locator(*number).prefix();
-        plane.routes.insert(RouteKey { destination, metric: 0 }, RouteTarget::Via(hops.clone()));
+        plane.routes.insert(RouteKey { destination, metric: DEFAULT_METRIC }, RouteTarget::Via(hops.clone()));
     }
 }
 

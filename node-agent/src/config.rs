@@ -1,0 +1,113 @@
+//! The configuration file: read, checked as a whole, turned into what the agent works with.
+
+mod check;
+mod conflist;
+mod duration;
+mod raw;
+
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use agent_core::config::Configuration;
+
+/// A checked configuration file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeConfig {
+    /// What the node should be.
+    pub configuration: Configuration,
+    /// Where the agent keeps its things. Fixed while it runs.
+    pub paths: Paths,
+    /// Where metrics and probes are served; `None`: nowhere. Fixed while the agent runs.
+    pub http: Option<SocketAddr>,
+}
+
+/// Where the agent keeps its things.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    /// The socket for the CNI plugin and `headway-agent status`.
+    pub socket: PathBuf,
+    /// Leases and what else outlives the agent.
+    pub state: PathBuf,
+    /// Folder for pins, on a bpffs.
+    pub bpf: PathBuf,
+}
+
+impl Paths {
+    /// Where the plugin leaves word while the agent is away.
+    #[must_use]
+    pub fn pending(&self) -> PathBuf {
+        self.state.join("pending")
+    }
+}
+
+/// Something wrong with one field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The field, such as `peers[2].podCIDRs[0]`.
+    pub field: String,
+    /// The value and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+/// Why a file is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("{}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not YAML of the right form: a syntax error, an unknown key, a value of the wrong type.
+    #[error("not a configuration: {0}")]
+    Form(String),
+    /// These values are wrong, by themselves or with others: all of them.
+    #[error("{}", lines(.0))]
+    Values(Vec<Problem>),
+}
+
+fn lines(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// Reads and checks a file.
+///
+/// # Errors
+/// Any [`ConfigError`].
+pub fn load(path: &Path) -> Result<NodeConfig, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    parse(&text)
+}
+
+/// Checks the text of a file.
+///
+/// # Errors
+/// [`ConfigError::Form`] or [`ConfigError::Values`].
+pub fn parse(text: &str) -> Result<NodeConfig, ConfigError> {
+    // As YAML 1.2 has it: `off` is a word.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let file: raw::File = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| ConfigError::Form(error.to_string()))?;
+    check::check(&file).map_err(ConfigError::Values)
+}
+
+/// The JSON schema of the file.
+#[must_use]
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(raw::File)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! What outlives the agent: leases, in files that a later agent, or an earlier, can read.
+//!
+//! ```text
+//! <state>/version              1.0
+//! <state>/leases/<host>.json   {"leased": {...}} or {"freed": {"at": ...}}
+//! <state>/sysctls.json         see `sysctls`
+//! <state>/pending/             see `agent_api::pending`
+//! ```
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use agent_api::Version;
+use agent_core::{
+    lease::{Lease, Timestamp},
+    world::Event,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::replace_file::replace_file;
+
+/// Form of the files. Minor: fields were added that an older agent may ignore.
+pub const VERSION: Version = Version { major: 1, minor: 0 };
+
+/// Why the store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A newer agent wrote it. Nothing in it was touched.
+    #[error("{} holds state of version {found}, this agent knows {VERSION}: run the newer agent again, or `cleanup` with it", path.display())]
+    Newer {
+        /// Where.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+    },
+    /// The file system.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+/// What is known of one host number.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Record {
+    Leased(Box<Lease>),
+    Freed { at: Timestamp },
+}
+
+/// The state folder.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: PathBuf,
+}
+
+impl Store {
+    /// Opens the folder, or makes it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        let store = Self { folder: folder.to_owned() };
+        let version = folder.join("version");
+        match fs::read_to_string(&version) {
+            Ok(found) if major(&found) != Some(VERSION.major) => {
+                return Err(StoreError::Newer { path: folder.to_owned(), found: found.trim().to_owned() });
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&version)(error)),
+            _ => {}
+        }
+        fs::create_dir_all(store.leases()).map_err(at(&store.leases()))?;
+        replace_file(&version, format!("{VERSION}\n").as_bytes()).map_err(at(&version))?;
+        Ok(store)
+    }
+
+    /// What was written down, as events. A file that is none of ours, or was cut short by a crash of the machine, is
+    /// named in the second list and left alone.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the folder cannot be read.
+    pub fn load(&self) -> Result<(Vec<Event>, Vec<String>), StoreError> {
+        let (mut events, mut unreadable) = (Vec::new(), Vec::new());
+        for entry in fs::read_dir(self.leases()).map_err(at(&self.leases()))? {
+            let path = entry.map_err(at(&self.leases()))?.path();
+            if path.extension().is_none_or(|ending| ending != "json") {
+                continue;
+            }
+            match read(&path) {
+                Ok(event) => events.push(event),
+                Err(error) => unreadable.push(format!("{}: {error}", path.display())),
+            }
+        }
+        Ok((events, unreadable))
+    }
+
+    /// Writes a lease down.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn lease(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.write(lease.host, &Record::Leased(Box::new(lease.clone())))
+    }
+
+    /// Writes down when a host number was freed.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn freed(&self, host: u16, at: Timestamp) -> Result<(), StoreError> {
+        self.write(host, &Record::Freed { at })
+    }
+
+    fn write(&self, host: u16, record: &Record) -> Result<(), StoreError> {
+        let path = self.leases().join(format!("{host}.json"));
+        let content = serde_json::to_vec(record).map_err(|error| at(&path)(error.into()))?;
+        replace_file(&path, &content).map_err(at(&path))
+    }
+
+    fn leases(&self) -> PathBuf {
+        self.folder.join("leases")
+    }
+}
+
+fn read(path: &Path) -> Result<Event, String> {
+    let host = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<u16>().ok());
+    let host = host.ok_or("its name is not a host number")?;
+    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    match serde_json::from_slice(&bytes).map_err(|error| error.to_string())? {
+        Record::Leased(lease) if lease.host == host => Ok(Event::Leased(lease)),
+        Record::Leased(lease) => Err(format!("it holds the lease of host number {}", lease.host)),
+        Record::Freed { at } => Ok(Event::Freed { host, at }),
+    }
+}
+
+fn major(version: &str) -> Option<u32> {
+    version.trim().split('.').next()?.parse().ok()
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> StoreError + '_ {
+    |source| StoreError::Io { path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_api::{AttachmentKey, Pod};
+    use agent_core::lease::State;
+
+    use super::*;
+
+    fn lease(host: u16) -> Lease {
+        Lease {
+            key: AttachmentKey { network: "n".into(), container: "c".into(), ifname: "eth0".into() },
+            host,
+            slot: 1,
+            nonce: "x".into(),
+            boot: "b".into(),
+            netns: "/run/netns/c".into(),
+            netns_inode: 7,
+            pod: Pod::default(),
+            state: State::Reserved { at: 5 },
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_by_the_next_agent() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        store.lease(&lease(2)).unwrap();
+        store.lease(&lease(3)).unwrap();
+        store.freed(3, 9).unwrap();
+        let (mut events, unreadable) = Store::open(folder.path()).unwrap().load().unwrap();
+        events.sort_by_key(|event| matches!(event, Event::Freed { .. }));
+        assert_eq!(events, [Event::Leased(Box::new(lease(2))), Event::Freed { host: 3, at: 9 }]);
+        assert_eq!(unreadable, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_cut_short_is_named_and_hides_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        store.lease(&lease(2)).unwrap();
+        fs::write(folder.path().join("leases/4.json"), "").unwrap();
+        let (events, unreadable) = store.load().unwrap();
+        assert_eq!(events.len(), 1);
+        assert!(unreadable[0].contains("leases/4.json"), "{unreadable:?}");
+    }
+
+    #[test]
+    fn state_of_a_newer_major_version_is_not_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("version"), "2.0\n").unwrap();
+        assert!(matches!(Store::open(folder.path()), Err(StoreError::Newer { .. })));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn state_of_a_newer_minor_version_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("version"), "1.7\n").unwrap();
+        assert!(Store::open(folder.path()).is_ok());
+    }
+}
