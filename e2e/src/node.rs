@@ -249,6 +249,12 @@ impl Node {
         Runtime::new(&self.netns, self.conflist_path())
     }
 
+    /// A runtime on this node with another network configuration list.
+    #[must_use]
+    pub fn runtime_with(&self, conflist: PathBuf) -> Runtime<'_> {
+        Runtime::new(&self.netns, conflist)
+    }
+
     /// Attaches a pod with `eth0`, as a runtime would.
     ///
     /// # Panics

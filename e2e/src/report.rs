@@ -92,6 +92,20 @@ impl Node {
         wait_until(&what, Duration::from_secs(5), || self.drops()[reason] >= base + count);
     }
 
+    /// Processor time that the running agent has used so far.
+    ///
+    /// # Panics
+    /// No agent runs.
+    #[must_use]
+    pub fn agent_processor_time(&self) -> Duration {
+        let pid = self.agent().as_ref().expect("an agent runs").pid();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the agent runs");
+        // proc_pid_stat(5): utime and stime are fields 14 and 15, counted behind the parenthesised name.
+        let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+        let ticks: u32 = fields.skip(11).take(2).filter_map(|field| field.parse::<u32>().ok()).sum();
+        ticks * Duration::from_millis(10)
+    }
+
     /// GET from the agent's HTTP server: status and body; `None` if nobody answers.
     #[must_use]
     pub fn http(&self, path: &str) -> Option<(u16, String)> {

@@ -31,7 +31,7 @@ fn tcp_reaches_half_of_vxlan_at_least() {
                 .unzip();
             let (ours, theirs) = (median(&mut ours), median(&mut theirs));
             eprintln!(
-                "MTU {mtu}, IPv6 {v6}: {ours:.0} Mbit/s, VXLAN {theirs:.0} Mbit/s: {:.2}x",
+                "measured: TCP, MTU {mtu}, IPv6 {v6}: {ours:.0} Mbit/s, VXLAN {theirs:.0} Mbit/s: {:.2}x",
                 ours / theirs
             );
             assert!(
