@@ -1,0 +1,57 @@
+# Every verb works as root on a fresh Debian 12 with rustup; `make help` lists them.
+# What CI runs is `make lint test`: nothing else.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+AGENT := $(TARGET)/release/headway-agent
+PLUGIN := $(TARGET)/plugin/headway
+# Tests need root; without it they are to fail here, not to be skipped.
+TEST_ENV := HEADWAY_REQUIRE_ROOT=1 HEADWAY_AGENT=$(AGENT) HEADWAY_PLUGIN=$(PLUGIN)
+
+.PHONY: help setup setup-lint build build-agent build-plugin demo test lint bench full clean
+
+help: ## Show this
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: ## Install what is missing (Debian packages, Rust components, cnitool)
+	@scripts/setup.sh
+
+setup-lint: setup
+	@scripts/setup.sh lint
+
+build: setup build-agent build-plugin ## Build the agent (with the eBPF switch in it) and the CNI plugin
+
+build-agent:
+	cargo build --release -p node-agent
+
+# The plugin is copied onto foreign hosts, so it is linked statically. The flag goes to this one binary only:
+# in .cargo/config.toml it would hit build scripts and procedural macros too.
+build-plugin:
+	cargo rustc --profile plugin -p cni-plugin --bin headway -- -C target-feature=+crt-static
+
+demo: build ## Two nodes, pods, the packet on the wire, throughput, headroom: about a minute
+	$(TEST_ENV) cargo run --release -q -p e2e --bin demo
+
+test: build ## Everything: units, integration, end to end
+	HEADWAY_REQUIRE_ROOT=1 cargo test --workspace --exclude e2e
+	$(TEST_ENV) cargo test -p e2e
+
+lint: setup-lint ## Formatting, clippy, licences, dependencies
+	cargo fmt --all -- --check
+	cargo fmt --manifest-path bpf/programs/Cargo.toml -- --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	PATH="$$(scripts/setup.sh tools-path):$$PATH" cargo deny --all-features check
+	PATH="$$(scripts/setup.sh tools-path):$$PATH" cargo deny --manifest-path bpf/programs/Cargo.toml check --config deny.toml
+
+bench: build ## Throughput and attach times, beside VXLAN and bridge + host-local
+	$(TEST_ENV) cargo test -p e2e --test throughput --test speed -- --nocapture
+
+full: build ## The long matrices and soaks; writes docs/measured.txt
+	HEADWAY_REQUIRE_ROOT=1 cargo test --workspace --exclude e2e
+	$(TEST_ENV) HEADWAY_FULL=1 cargo test -p e2e -- --nocapture 2>&1 | tee $(TARGET)/full.log
+	sed -n 's/^measured: //p' $(TARGET)/full.log > docs/measured.txt
+
+clean: ## Remove everything that was built
+	cargo clean
