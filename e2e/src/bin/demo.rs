@@ -41,7 +41,8 @@ fn main() {
     headroom(cluster.a());
 
     title("What the agent on node-a says");
-    let status = cluster.a().agent_command(&["status", "--socket", &cluster.a().socket().display().to_string()]);
+    let status =
+        cluster.a().agent_command(&["status", "--socket", &cluster.a().socket().display().to_string()]);
     status.lines().for_each(|line| println!("  {line}"));
 
     drop((one, two));
@@ -84,7 +85,8 @@ fn pings(from: &Pod, to: &Pod) {
     for address in to.addresses() {
         let output = e2e::pod::ping(&from.netns, address, "-c 5 -i 0.1");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let summary = text.lines().filter(|line| line.contains("packets transmitted") || line.starts_with("rtt"));
+        let summary =
+            text.lines().filter(|line| line.contains("packets transmitted") || line.starts_with("rtt"));
         println!("  ping {address}: {}", summary.collect::<Vec<_>>().join("; "));
         assert!(output.status.success(), "{text}");
     }
@@ -148,15 +150,19 @@ fn throughput(from: &Pod, to: &Pod) {
         let [ours, theirs] = [ours, theirs].map(|all| all.iter().map(Transfer::megabits).fold(0.0, f64::max));
         println!("  {family}: headway {ours:.0} Mbit/s, VXLAN {theirs:.0} Mbit/s ({:.2}x)", ours / theirs);
     }
-    println!("  (every byte compared; uplinks cut super-packets and compute checksums as a plain NIC has it done)");
+    println!(
+        "  (every byte compared; uplinks cut super-packets and compute checksums as a plain NIC has it done)"
+    );
 }
 
 fn headroom(node: &Node) {
-    println!("  asked for: {} bytes in front of every packet that a pod's link allocates", node.headroom_wanted());
+    println!("  asked for: auto, which is 64 bytes in front of every packet that a pod's link allocates");
     for (outcome, pods) in node.headroom_outcomes() {
         println!("  the kernel's answer, read back from both ends: {outcome} ({pods} pods)");
     }
-    println!("  (IFLA_TX_EXTRA_HEADROOM is in no released kernel: 'unsupported' costs a copy a packet, nothing else)");
+    println!(
+        "  (IFLA_TX_EXTRA_HEADROOM is in no released kernel: 'unsupported' costs a copy a packet, nothing else)"
+    );
 }
 
 fn mac(octets: [u8; 6]) -> String {
