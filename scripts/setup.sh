@@ -16,7 +16,7 @@ strict=${HEADWAY_CI:-${CI:-}}
 # program (or file) -> Debian package. The last three build the eBPF programs with Debian's compilers alone.
 needs=(
     gcc:gcc make:make xz:xz-utils setpriv:util-linux
-    ip:iproute2 nft:nftables ethtool:ethtool ping:iputils-ping tshark:tshark bpftool:bpftool tc:iproute2
+    ip:iproute2 nft:nftables ethtool:ethtool ping:iputils-ping tshark:tshark bpftool:bpftool iptables:iptables
     /usr/lib/cni/portmap:containernetworking-plugins
     /usr/bin/rustc:rustc-web
     /usr/lib/rustlib/bpfel-unknown-none:libstd-rust-web-dev-bpf

@@ -122,6 +122,36 @@ impl Node {
         ticks * Duration::from_millis(10)
     }
 
+    /// Entries of a map of the switch, as bpftool sees them.
+    ///
+    /// # Panics
+    /// There is no such map.
+    #[must_use]
+    #[track_caller]
+    pub fn map_entries(&self, map: &str) -> usize {
+        let bpf = self.folder.join("bpf");
+        let layouts =
+            std::fs::read_dir(&bpf).expect("list the bpffs").flatten().map(|entry| entry.path().join(map));
+        let pin =
+            layouts.into_iter().find(|pin| pin.exists()).unwrap_or_else(|| panic!("{map} is not pinned"));
+        let text = self.netns.run(&format!("bpftool -j map dump pinned {}", pin.display()));
+        let entries: Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{map}: {error}: {text}"));
+        entries.as_array().map_or(0, Vec::len)
+    }
+
+    /// Network namespaces that the running agent holds open.
+    ///
+    /// # Panics
+    /// No agent runs.
+    #[must_use]
+    pub fn namespaces_held_by_agent(&self) -> usize {
+        let pid = self.agent().as_ref().expect("an agent runs").pid();
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the agent runs").flatten();
+        let targets = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        targets.filter(|target| target.to_string_lossy().starts_with("net:[")).count()
+    }
+
     /// GET from the agent's HTTP server: status and body; `None` if nobody answers.
     #[must_use]
     pub fn http(&self, path: &str) -> Option<(u16, String)> {

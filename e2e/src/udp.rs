@@ -20,6 +20,7 @@ pub fn socket(netns: &Netns, address: IpAddr, target: Option<SocketAddr>) -> Udp
     let socket = netns.enter(|| UdpSocket::bind(SocketAddr::new(address, 0)));
     let socket = socket.unwrap_or_else(|error| panic!("bind {address} in {}: {error}", netns.name()));
     socket.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
+    set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 8 << 20);
     if let Some(target) = target {
         socket.connect(target).unwrap_or_else(|error| panic!("connect {address} to {target}: {error}"));
     }
@@ -54,7 +55,6 @@ pub fn echo(from: (&Netns, IpAddr), to: (&Netns, IpAddr), sizes: impl IntoIterat
 #[track_caller]
 pub fn super_packet(from: (&Netns, IpAddr), to: (&Netns, IpAddr), size: usize, count: usize) {
     let server = socket(to.0, to.1, None);
-    set_option(&server, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 8 << 20);
     let client = socket(from.0, from.1, server.local_addr().ok());
     // A shorter last one shows whether the lengths are kept.
     let data = frame::pattern(size * count - size / 2);

@@ -17,6 +17,8 @@ struct Left {
     links: usize,
     files: Vec<String>,
     endpoints: Vec<String>,
+    map_entries: Vec<(&'static str, usize)>,
+    namespaces_held: usize,
 }
 
 fn left(node: &Node) -> Left {
@@ -26,6 +28,8 @@ fn left(node: &Node) -> Left {
         links: links.iter().filter(|link| link.starts_with("hw") && link.len() == 14).count(),
         files: files_naming_attachments(node),
         endpoints: node.attachments(),
+        map_entries: ["ENDPOINTS", "FDB", "BUCKETS"].map(|map| (map, node.map_entries(map))).to_vec(),
+        namespaces_held: node.namespaces_held_by_agent(),
     }
 }
 
@@ -242,7 +246,7 @@ fn chained_plugins_work_behind_ours() {
     root_or_skip!();
     let chain = |_: u8, config: &mut serde_json::Value| {
         config["cni"]["chain"] = serde_json::json!([
-            {"type": "portmap", "capabilities": {"portMappings": true}, "backend": "nftables"},
+            {"type": "portmap", "capabilities": {"portMappings": true}},
             {"type": "tuning", "sysctl": {"net.ipv4.tcp_syn_retries": "3"}},
         ]);
     };
@@ -251,7 +255,6 @@ fn chained_plugins_work_behind_ours() {
     let mut pod = node.unattached_pod("web");
     pod.runtime.capabilities =
         serde_json::json!({"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]});
-    // Debian's portmap knows iptables only: without it the chain cannot be tried with it.
     let pod = pod.attach();
     assert_eq!(pod.netns.read_sysctl("net/ipv4/tcp_syn_retries"), "3");
     pod.check().expect("CHECK through the chain");

@@ -22,7 +22,12 @@ fn cnitool(tool: &PathBuf, node: &Node, verb: &str, pod: &Pod, version: Option<&
     fs::write(&file, conflist.to_string()).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let plugins = host::plugin_binary();
     let plugins = plugins.parent().unwrap_or(std::path::Path::new("/"));
-    let mut command: Command = node.netns.command(tool);
+    // libcni keeps results below /var/lib/cni, and its GC takes whatever is there for stale: a folder of our own.
+    let results = node.folder.join("cni-results");
+    fs::create_dir_all(&results).unwrap_or_else(|error| panic!("{}: {error}", results.display()));
+    let script = "mkdir -p /var/lib/cni && mount --bind \"$1\" /var/lib/cni && shift && exec \"$@\"";
+    let mut command: Command = node.netns.command("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]).arg(results).arg(tool);
     command.args([verb, "headway", &pod.netns.path().display().to_string()]);
     command
         .env("NETCONFPATH", &folder)

@@ -6,8 +6,10 @@ use std::{
 };
 
 use e2e::{
-    Capture, PacketSocket, frame,
-    packet_socket::Direction,
+    Capture, PacketSocket,
+    capture::Frames,
+    frame,
+    packet_socket::{Direction, Seen},
     root_or_skip,
     site::Site,
     stream::Stream,
@@ -155,4 +157,35 @@ fn a_foreign_tcx_program_counts_and_passes_on() {
     let output = e2e::pod::ping(&a.netns, b.address4.into(), "-c 5 -i 0.01");
     assert!(output.status.success());
     assert!(first.packets() >= 5 && second.packets() >= 5, "{} {}", first.packets(), second.packets());
+}
+
+#[test]
+fn tshark_decodes_what_the_tests_ask_it_for() {
+    let (from, to) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let packet =
+        frame::udp(Ipv4Addr::new(10, 1, 1, 2).into(), Ipv4Addr::new(10, 1, 2, 2).into(), (7, 9), b"data");
+    let plain = frame::ethernet(to, from, frame::IPV4, &packet);
+    let inner = [plain.clone(), frame::tagged(&plain, frame::VLAN, 5), frame::tagged(&plain, frame::QINQ, 6)];
+    let outer = inner.map(|inner| {
+        let (source, sid) = (e2e::config::infrastructure_address(1), e2e::config::sid(2, 0));
+        let mut packet = frame::ipv6(source, sid, frame::ETHERNET, &inner);
+        packet[..4].copy_from_slice(&[0x6b, 0xa1, 0x23, 0x45]);
+        Seen { direction: Direction::In, bytes: frame::ethernet(to, from, frame::IPV6, &packet) }
+    });
+    let frames = Frames(outer.to_vec());
+    let fields = [
+        "ipv6.src",
+        "ipv6.dst",
+        "ipv6.nxt",
+        "ipv6.hlim",
+        "ipv6.flow",
+        "ipv6.tclass",
+        "ipv6.plen",
+        "udp.srcport",
+    ];
+    let rows = frames.decode("ipv6.nxt == 143", &fields);
+    assert_eq!(rows.len(), 3);
+    assert_eq!(rows[0][..4], ["5f00:1:1::1", "5f00:1:2:e004::", "143", "64"]);
+    assert_eq!(rows[0][4..], ["0x012345", "0x000000ba", "46", "7"]);
+    assert_eq!(frames.decode("(vlan || ieee8021ad) && ipv6.nxt == 143", &["frame.number"]).len(), 2);
 }

@@ -228,7 +228,8 @@ fn a_broadcast_storm_is_bounded() {
     let allowed = 1000.0 * (1.0 + seconds);
     assert!(heard > 0 && (heard as f64) < 1.1 * allowed + 10.0, "{heard} of {sent} in {seconds:.2} s passed");
     let dropped = scene.near.drops()["storm_limit"] - before["storm_limit"];
-    assert_eq!(dropped + heard, sent);
+    // The pod's own router solicitations count as well.
+    assert!((sent..sent + 20).contains(&(dropped + heard)), "{dropped} dropped, {heard} heard of {sent}");
     assert!(scene.pod.pings(scene.victim.ip4()), "unicast is not limited");
 }
 
