@@ -61,7 +61,14 @@ fn cnitool_drives_every_verb() {
     run("check");
     run("del");
     run("del");
-    run("gc");
+    // `cnitool gc` removes what it remembers by DEL and then asks for GC without a list, which must remove nothing.
+    run("add");
+    let (output, untold) = (cnitool(&tool, node, "gc", &pod, None), node.add_pod("untold"));
+    assert_eq!(pod.netns.links(), ["lo"], "what cnitool remembers is gone");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("attachments"), "{said}");
+    assert!(!cnitool(&tool, node, "gc", &pod, None).status.success());
+    untold.check().unwrap_or_else(|error| panic!("GC without a list: {error}"));
 }
 
 #[test]
