@@ -10,6 +10,10 @@ PLUGIN := $(TARGET)/plugin/headway
 # Tests need root; without it they are to fail here, not to be skipped.
 TEST_ENV := HEADWAY_REQUIRE_ROOT=1 HEADWAY_AGENT=$(AGENT) HEADWAY_PLUGIN=$(PLUGIN)
 
+# Advisories need a database from the network: check those by hand or on a schedule (cargo deny check advisories).
+DENY = PATH="$$(scripts/setup.sh tools-path):$$PATH" cargo deny
+DENY_WHAT := --hide-inclusion-graph bans licenses sources
+
 .PHONY: help setup setup-lint build build-agent build-plugin demo test lint bench full clean
 
 help: ## Show this
@@ -42,8 +46,8 @@ lint: setup-lint ## Formatting, clippy, licences, dependencies
 	cargo fmt --all -- --check
 	cargo fmt --manifest-path bpf/programs/Cargo.toml -- --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	PATH="$$(scripts/setup.sh tools-path):$$PATH" cargo deny --all-features check
-	PATH="$$(scripts/setup.sh tools-path):$$PATH" cargo deny --manifest-path bpf/programs/Cargo.toml check --config deny.toml
+	$(DENY) --all-features check $(DENY_WHAT)
+	$(DENY) --manifest-path bpf/programs/Cargo.toml --config deny.toml check $(DENY_WHAT)
 
 bench: build ## Throughput and attach times, beside VXLAN and bridge + host-local
 	$(TEST_ENV) cargo test -p e2e --test throughput --test speed -- --nocapture
