@@ -4,17 +4,12 @@ use std::path::PathBuf;
 
 use agent_api::names;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::{Args, CniVersion, Dns, Error, Kind, invocation::is_identifier};
+use super::{Args, CniVersion, Dns, Error, Kind, invocation::is_identifier, requests::Requests};
 
 /// The version that a configuration without one has.
 const UNSAID_VERSION: &str = "0.1.0";
-/// Requests by `runtimeConfig` that are not served yet.
-const RUNTIME_REQUESTS: [&str; 6] = ["mac", "ips", "ipRanges", "bandwidth", "deviceID", "infinibandGUID"];
-/// Requests by `args.cni` that are not served yet.
-const ARGS_REQUESTS: [&str; 2] = ["mac", "ips"];
-
 /// A configuration, as far as this plugin reads it. Keys that it does not know are other people's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -49,10 +44,8 @@ struct Raw {
     pending_directory: Option<PathBuf>,
     dns: Option<Dns>,
     prev_result: Option<Value>,
-    runtime_config: Option<Map<String, Value>>,
-    args: Option<Map<String, Value>>,
-    ipam: Option<Map<String, Value>>,
-    allow_unknown_sources: Option<bool>,
+    #[serde(flatten)]
+    requests: Requests,
     /// The specification's name for the list.
     #[serde(rename = "cni.dev/valid-attachments")]
     valid_attachments: Option<Vec<RawAttachment>>,
@@ -83,7 +76,7 @@ impl Config {
             Error::new(Kind::IncompatibleVersion, format!("cniVersion {version:?} is not one of {spoken}"))
         })?;
         let raw: Raw = serde_json::from_slice(bytes).map_err(decode)?;
-        let requests = raw.requests();
+        let requests = raw.requests.said();
         let valid_attachments = raw.union_of_attachments();
         let network = raw.name.filter(|name| !name.is_empty()).ok_or_else(|| invalid("name is missing"))?;
         if !is_identifier(&network) {
@@ -136,26 +129,6 @@ impl Config {
 }
 
 impl Raw {
-    /// Requests that a runtime or operator may make and that are not served yet, with their values.
-    fn requests(&self) -> Vec<(String, Value)> {
-        let cni_args = self.args.as_ref().and_then(|args| args.get("cni")).and_then(Value::as_object);
-        let mut found = Vec::new();
-        let mut look = |place: &str, keys: &[&str], map: Option<&Map<String, Value>>| {
-            for key in keys {
-                if let Some(value) = map.and_then(|map| map.get(*key)).filter(|value| says_something(value)) {
-                    found.push((format!("{place}.{key}"), value.clone()));
-                }
-            }
-        };
-        look("runtimeConfig", &RUNTIME_REQUESTS, self.runtime_config.as_ref());
-        look("args.cni", &ARGS_REQUESTS, cni_args);
-        look("ipam", &["type"], self.ipam.as_ref());
-        if self.allow_unknown_sources == Some(true) {
-            found.push(("allowUnknownSources".into(), true.into()));
-        }
-        found
-    }
-
     /// The attachments under both names; nothing if there is no list at all.
     fn union_of_attachments(&self) -> Option<Vec<(String, String)>> {
         if self.valid_attachments.is_none() && self.attachments.is_none() {
@@ -166,17 +139,6 @@ impl Raw {
         pairs.sort_unstable();
         pairs.dedup();
         Some(pairs)
-    }
-}
-
-/// Runtimes leave empty values where nothing is asked for.
-fn says_something(value: &Value) -> bool {
-    match value {
-        Value::Null => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Object(map) => !map.is_empty(),
-        Value::Bool(_) | Value::Number(_) => true,
     }
 }
 

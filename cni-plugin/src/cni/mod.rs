@@ -6,6 +6,7 @@ mod args;
 mod config;
 mod error;
 mod invocation;
+mod requests;
 mod result;
 mod version;
 

@@ -62,7 +62,7 @@ impl Pair<'_> {
             Err(errno @ (Errno::ERANGE | Errno::EINVAL | Errno::EOPNOTSUPP)) if headroom.is_some() => {
                 self.request(node, None)?.map_err(|second| self.explain(node, second))?;
                 let asked = self.assignment.headroom;
-                Some(HeadroomOutcome::Refused(format!("{asked} bytes: {}", errno.desc())))
+                Some(HeadroomOutcome::Refused(format!("{asked} bytes: {}", io::Error::from(errno))))
             }
             Err(errno) => return Err(self.explain(node, errno)),
             Ok(_) => None,

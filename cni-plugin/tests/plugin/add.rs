@@ -1,19 +1,10 @@
-use agent_api::{ErrorKind, HeadroomOutcome, Release, Verb, names};
+use agent_api::{ErrorKind, Release, Verb, names};
 use serde_json::{Value, json};
 
 use crate::{
     agent::{Agent, agree, refuse},
     rig::{self, Rig, assignment, finish, ip, key, need_root, start},
 };
-
-fn headroom(agent: &Agent) -> HeadroomOutcome {
-    let asked = agent.asked();
-    let activate = asked.iter().find_map(|verb| match verb {
-        Verb::Activate(activate) => Some(activate.headroom.clone()),
-        _ => None,
-    });
-    activate.unwrap_or_else(|| panic!("no activate in {asked:?}"))
-}
 
 #[test]
 fn the_pod_is_as_the_agent_says_in_every_version() {
@@ -91,25 +82,6 @@ fn the_agent_hears_who_the_pod_is_and_which_link_it_has() {
     let link = rig.link(&rig.node, &names::host_ifname(&key())).unwrap();
     assert_eq!(json!(activate.host_ifindex), link["ifindex"]);
     assert_eq!(activate.nonce, "nonce1");
-}
-
-#[test]
-fn headroom_is_reported_as_the_kernel_has_it() {
-    need_root!();
-    let outcome = |headroom_bytes, attribute| {
-        let rig = Rig::new();
-        let mut wanted = assignment();
-        (wanted.headroom, wanted.headroom_attribute) = (headroom_bytes, attribute);
-        let agent = Agent::assigning(&rig.socket(), wanted);
-        let ended = rig.run("ADD", &rig.config("1.1.0"));
-        assert!(ended.success, "{ended:?}");
-        headroom(&agent)
-    };
-    assert_eq!(outcome(64, None), HeadroomOutcome::Unsupported);
-    assert_eq!(outcome(0, None), HeadroomOutcome::Off);
-    // No kernel knows the number: it is ignored without an error, and the plugin notices.
-    let ignored = outcome(64, Some(4000));
-    assert!(matches!(&ignored, HeadroomOutcome::Refused(said) if said.contains("nothing")), "{ignored:?}");
 }
 
 #[test]

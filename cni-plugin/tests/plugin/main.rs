@@ -8,6 +8,7 @@ mod agent;
 mod check;
 mod del;
 mod gc;
+mod headroom;
 mod protocol;
 mod rig;
 mod status;
