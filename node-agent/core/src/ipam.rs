@@ -26,17 +26,16 @@ pub fn reserve(world: &World, request: &Reserve, nonce: String, now: Timestamp) 
             format!("network {wanted:?} is not served here; {ours:?} is"),
         ));
     }
-    if let Some(lease) = world.leases.get(&request.key) {
-        let state = match lease.state {
-            State::Reserved { .. } => "being attached by another ADD",
-            State::Active { .. } => "attached already",
-        };
-        return Err(refuse(ErrorKind::Exists, format!("{} is {state}", request.key)));
+    // A reservation without activation is of an ADD that died, or of this one, whose answer an agent that died took
+    // with it: the new one takes its place.
+    let earlier = world.leases.get(&request.key);
+    if earlier.is_some_and(|lease| matches!(lease.state, State::Active { .. })) {
+        return Err(refuse(ErrorKind::Exists, format!("{} is attached already", request.key)));
     }
     Ok(Lease {
         key: request.key.clone(),
-        host: free_host(world)?,
-        slot: free_slot(world)?,
+        host: earlier.map_or_else(|| free_host(world), |lease| Ok(lease.host))?,
+        slot: earlier.map_or_else(|| free_slot(world), |lease| Ok(lease.slot))?,
         nonce,
         boot: world.boot.clone(),
         netns: request.netns.clone(),

@@ -167,3 +167,15 @@ fn without_an_uplink_an_add_is_to_be_tried_again() {
     let lease = ipam::reserve(&world, &request("a"), "n".into(), 5).unwrap();
     assert!(ipam::assignment(&world, &lease).unwrap_err().message.contains("eth0"));
 }
+
+#[test]
+fn a_reservation_is_replaced_and_an_attachment_is_not() {
+    let mut world = World::new(configuration(1, &[2], true, true), worlds::BOOT.into());
+    let mut lease = ipam::reserve(&world, &request("a"), "first".into(), 5).unwrap();
+    world.apply(Event::Leased(Box::new(lease.clone())));
+    let again = ipam::reserve(&world, &request("a"), "second".into(), 6).unwrap();
+    assert_eq!((again.host, again.slot, again.nonce.as_str()), (lease.host, lease.slot, "second"));
+    lease.state = State::Active { at: 7, ifindex: 9, headroom: agent_api::HeadroomOutcome::Off };
+    world.apply(Event::Leased(Box::new(lease)));
+    assert!(ipam::reserve(&world, &request("a"), "third".into(), 8).is_err());
+}
