@@ -52,6 +52,12 @@ impl From<io::Error> for NetlinkError {
     }
 }
 
+impl From<Errno> for NetlinkError {
+    fn from(errno: Errno) -> Self {
+        Self { errno, detail: String::new() }
+    }
+}
+
 /// A result whose error is the kernel's answer.
 pub type Answer<T> = Result<T, NetlinkError>;
 

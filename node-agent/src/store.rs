@@ -9,6 +9,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
@@ -74,7 +75,8 @@ impl Store {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&version)(error)),
             _ => {}
         }
-        fs::create_dir_all(store.leases()).map_err(at(&store.leases()))?;
+        let leases = store.leases();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&leases).map_err(at(&leases))?;
         replace_file(&version, format!("{VERSION}\n").as_bytes()).map_err(at(&version))?;
         Ok(store)
     }

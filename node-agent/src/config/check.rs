@@ -112,7 +112,8 @@ fn node(node: &raw::Node, problems: &mut Problems) -> Option<LocalNode> {
     for (index, uplink) in node.uplinks.iter().enumerate() {
         let field = format!("node.uplinks[{index}]");
         let usable = (1..=IFNAME_MAX).contains(&uplink.len())
-            && !uplink.contains(|c: char| c == '/' || c == ':' || c == '"' || c.is_whitespace() || c.is_control())
+            && !uplink
+                .contains(|c: char| c == '/' || c == ':' || c == '"' || c.is_whitespace() || c.is_control())
             && ![".", ".."].contains(&uplink.as_str());
         problems.require(usable, &field, || format!("{uplink:?} is not the name of an interface"));
         problems.require(!node.uplinks[..index].contains(uplink), &field, || {
@@ -218,7 +219,11 @@ fn paths(paths: &raw::Paths, problems: &mut Problems) -> Paths {
     let length = paths.socket.as_os_str().len();
     // It is bound under a temporary name, four bytes longer.
     problems.require(length + 4 <= SOCKET_PATH_MAX, "paths.socket", || {
-        format!("{}: a socket's path has at most {} bytes here, this one {length}", paths.socket.display(), SOCKET_PATH_MAX - 4)
+        format!(
+            "{}: a socket's path has at most {} bytes here, this one {length}",
+            paths.socket.display(),
+            SOCKET_PATH_MAX - 4
+        )
     });
     Paths { socket: paths.socket.clone(), state: paths.state.clone(), bpf: paths.bpf.clone() }
 }
@@ -241,7 +246,8 @@ fn cni(
         format!("{name:?}: the name of a file that ends in .conflist is right, such as 10-headway.conflist")
     });
     for (index, plugin) in cni.chain.iter().enumerate() {
-        let named = plugin.get("type").and_then(serde_json::Value::as_str).is_some_and(|kind| !kind.is_empty());
+        let named =
+            plugin.get("type").and_then(serde_json::Value::as_str).is_some_and(|kind| !kind.is_empty());
         problems.require(named, format!("cni.chain[{index}].type"), || {
             "the name of a CNI plugin is needed, such as portmap".into()
         });

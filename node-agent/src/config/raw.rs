@@ -264,11 +264,7 @@ pub(super) struct Cni {
 
 impl Default for Cni {
     fn default() -> Self {
-        Self {
-            conf_dir: "/etc/cni/net.d".into(),
-            conf_name: "10-headway.conflist".into(),
-            chain: Vec::new(),
-        }
+        Self { conf_dir: "/etc/cni/net.d".into(), conf_name: "10-headway.conflist".into(), chain: Vec::new() }
     }
 }
 

@@ -40,7 +40,8 @@ fn what_is_left_out_has_a_default() {
 
 #[test]
 fn words_of_yaml_1_1_are_words() {
-    let config = parse(&format!("{SMALL}\nheadroom: off\nhttp: off\nnetwork: {{flooding: {{mode: on}}}}\n")).unwrap();
+    let config =
+        parse(&format!("{SMALL}\nheadroom: off\nhttp: off\nnetwork: {{flooding: {{mode: on}}}}\n")).unwrap();
     assert_eq!(config.http, None);
     assert_eq!(config.configuration.headroom, agent_core::config::Headroom::Off);
     assert_eq!(config.configuration.network.flooding, agent_core::config::Flooding::On);

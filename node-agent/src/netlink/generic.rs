@@ -1,6 +1,6 @@
 //! Generic netlink, as far as ethtool's features need it: Documentation/networking/ethtool-netlink.rst of the kernel.
 
-use std::{collections::BTreeSet, io};
+use std::collections::BTreeSet;
 
 use nix::errno::Errno;
 use rtnetlink::{

@@ -46,7 +46,8 @@ fn checked(index: usize, peer: &raw::Peer, problems: &mut Problems) -> Option<Pl
 }
 
 fn address(text: &str) -> Result<Ipv6Addr, String> {
-    let wrong = |why: &str| format!("{text:?} {why}: an IPv6 address of the peer's uplink is right, such as fc00::2");
+    let wrong =
+        |why: &str| format!("{text:?} {why}: an IPv6 address of the peer's uplink is right, such as fc00::2");
     let address: Ipv6Addr = text.parse().map_err(|_| wrong("is not an IPv6 address"))?;
     if address.is_unspecified() || address.is_loopback() || address.is_multicast() {
         return Err(wrong("is no node's address"));

@@ -6,7 +6,8 @@ use ipnet::{IpNet, Ipv6Net};
 use super::Problems;
 
 /// The space for SIDs (RFC 9602).
-pub(super) const SRV6: Ipv6Net = Ipv6Net::new_assert(std::net::Ipv6Addr::new(0x5f00, 0, 0, 0, 0, 0, 0, 0), 16);
+pub(super) const SRV6: Ipv6Net =
+    Ipv6Net::new_assert(std::net::Ipv6Addr::new(0x5f00, 0, 0, 0, 0, 0, 0, 0), 16);
 
 /// Pod prefixes of a node that the addresses of its pods can be made of: the host number has at most 16 bits below
 /// an IPv6 prefix, which is why it is /112 at the longest.

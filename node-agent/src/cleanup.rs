@@ -1,0 +1,47 @@
+//! Removes what agents have left on the node, and nothing else. Works while no agent runs; may be repeated.
+
+use std::{fs, io, path::Path};
+
+use crate::{
+    clock,
+    config::NodeConfig,
+    dataplane::{leftovers, sysctls::Originals},
+    replace_file::remove_file,
+};
+
+/// Removes everything; gives what could not be removed.
+#[must_use]
+pub fn cleanup(config: &NodeConfig) -> Vec<String> {
+    let mut failures = leftovers::remove(&config.paths.bpf);
+    match clock::boot() {
+        Ok(boot) => failures
+            .extend(Originals::load(&config.paths.state, &boot).restore().iter().map(ToString::to_string)),
+        Err(error) => {
+            failures.push(format!("kernel settings are not put back: the boot id is not to be had: {error}"))
+        }
+    }
+    let socket = &config.paths.socket;
+    let files = [&config.configuration.conflist.0, socket, &agent_api::names::alive_file(socket)];
+    for file in files {
+        note(&mut failures, file, remove_file(file));
+    }
+    let state = &config.paths.state;
+    for folder in [state.join("leases"), config.paths.pending()] {
+        note(&mut failures, &folder, removed(fs::remove_dir_all(&folder)));
+    }
+    for file in [state.join("version"), state.join("sysctls.json")] {
+        note(&mut failures, &file, remove_file(&file));
+    }
+    failures
+}
+
+fn note(failures: &mut Vec<String>, path: &Path, result: io::Result<()>) {
+    failures.extend(result.err().map(|error| format!("removing {}: {error}", path.display())));
+}
+
+fn removed(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,312 @@
+//! The status document: what the agent says about its node to people and programs.
+
+mod table;
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use agent_api::{AttachmentKey, HeadroomOutcome, MacAddress};
+use agent_core::{
+    conditions::{Condition, conditions},
+    config::Headroom,
+    dataplane::{Dataplane, Program},
+    desired,
+    lease::{Lease, State},
+    world::World,
+};
+use serde::{Deserialize, Serialize};
+
+pub use table::table;
+
+use crate::dataplane::{Measurements, NeighbourTable, StepError};
+
+/// What the document is made of.
+pub struct Sources<'a> {
+    /// All that is known.
+    pub world: &'a World,
+    /// The kernel's state.
+    pub actual: &'a Dataplane,
+    /// What is not as desired.
+    pub failures: Vec<String>,
+    /// What the kernel has counted.
+    pub measurements: Result<Measurements, StepError>,
+    /// Why the configuration file was not taken.
+    pub rejected_config: Option<&'a str>,
+    /// Pods can come; if not, why.
+    pub ready: Result<(), String>,
+}
+
+/// The document.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Version of the agent.
+    pub version: String,
+    /// The node.
+    pub node: Node,
+    /// Pods can come.
+    pub ready: bool,
+    /// What is not as desired at present.
+    pub failures: Vec<String>,
+    /// Statements about the node.
+    pub conditions: Vec<Statement>,
+    /// Headroom: what is asked for, what came of it.
+    pub headroom: HeadroomReport,
+    /// Local attachments.
+    pub endpoints: Vec<Endpoint>,
+    /// Other nodes.
+    pub peers: Vec<Peer>,
+    /// Packets dropped, by reason.
+    pub drops: BTreeMap<String, u64>,
+    /// What else happened to packets.
+    pub events: BTreeMap<String, u64>,
+    /// Packets lost on the way through the segmenter.
+    pub segmenter_drops: u64,
+    /// The machine's neighbour tables, by family.
+    pub neighbour_tables: BTreeMap<String, NeighbourTable>,
+}
+
+/// The node.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub number: u16,
+    /// Its locator.
+    pub locator: String,
+    /// Its pod prefixes.
+    pub pod_cidrs: Vec<String>,
+    /// How frames are encapsulated.
+    pub datapath: String,
+    /// MTU of pods, once known.
+    pub mtu: Option<u32>,
+    /// Uplinks that are there.
+    pub uplinks: Vec<Uplink>,
+}
+
+/// An interface on the underlay.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Uplink {
+    /// Its name.
+    pub name: String,
+    /// Its MTU, bytes.
+    pub mtu: u32,
+    /// It has carrier.
+    pub up: bool,
+    /// The switch takes its segment traffic.
+    pub attached: bool,
+    /// Programs of others that see its traffic first.
+    pub programs_ahead: Vec<String>,
+}
+
+/// A condition.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Statement {
+    /// What it is about.
+    pub kind: String,
+    /// Is it so?
+    pub holds: bool,
+    /// What to do about it.
+    pub message: String,
+}
+
+/// Headroom.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeadroomReport {
+    /// Bytes asked for; 0: nothing.
+    pub asked: u32,
+    /// What the running kernel says to it: `supported`, `unsupported`, or `off`.
+    pub kernel: String,
+    /// Number of `IFLA_TX_EXTRA_HEADROOM` in the running kernel.
+    pub attribute: Option<u16>,
+    /// Endpoints by outcome.
+    pub outcomes: BTreeMap<String, usize>,
+}
+
+/// A local attachment.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Endpoint {
+    /// Container and interface.
+    #[serde(flatten)]
+    pub key: AttachmentKey,
+    /// `namespace/name` of the pod, where the runtime says it.
+    pub pod: String,
+    /// Addresses.
+    pub addresses: Vec<IpAddr>,
+    /// MAC.
+    pub mac: MacAddress,
+    /// Its link on the node.
+    pub link: String,
+    /// Interface index of that link; absent while the plugin builds it.
+    pub ifindex: Option<u32>,
+    /// What the kernel said to the headroom; absent while the plugin builds the link.
+    pub headroom: Option<HeadroomOutcome>,
+}
+
+/// Another node.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub number: u16,
+    /// Its locator.
+    pub locator: String,
+    /// Its underlay address.
+    pub address: IpAddr,
+    /// Largest inner packet towards it, as far as link MTUs tell, bytes.
+    pub mtu: Option<u32>,
+    /// Ways to its locator.
+    pub next_hops: Vec<NextHop>,
+    /// A next hop is known and answers.
+    pub reachable: bool,
+}
+
+/// A way to a peer.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NextHop {
+    /// The uplink.
+    pub uplink: String,
+    /// The neighbour.
+    pub gateway: IpAddr,
+    /// Its MAC, once known.
+    pub mac: Option<MacAddress>,
+}
+
+/// Makes the document.
+#[must_use]
+pub fn report(sources: &Sources<'_>) -> Report {
+    let world = sources.world;
+    let measured = sources.measurements.as_ref().ok();
+    let unmeasured = sources.measurements.as_ref().err().map(ToString::to_string);
+    let label = |counters: Vec<(&'static str, u64)>| -> BTreeMap<String, u64> {
+        counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+    };
+    let counters = measured.map(|measured| measured.counters.clone()).unwrap_or_default();
+    let tables = measured.map(|measured| measured.neighbour_tables.clone()).unwrap_or_default();
+    Report {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        node: node(sources),
+        ready: sources.ready.is_ok(),
+        failures: sources.failures.iter().cloned().chain(unmeasured).collect(),
+        conditions: statements(sources),
+        headroom: headroom(world),
+        endpoints: world.leases.iter().map(|lease| endpoint(world, lease)).collect(),
+        peers: peers(world, sources.actual),
+        drops: label(counters.drops.into_iter().map(|(reason, count)| (reason.label(), count)).collect()),
+        events: label(counters.events.into_iter().map(|(event, count)| (event.label(), count)).collect()),
+        segmenter_drops: measured.map_or(0, |measured| measured.segmenter_drops),
+        neighbour_tables: tables.into_iter().map(|(family, table)| (family.to_owned(), table)).collect(),
+    }
+}
+
+fn statements(sources: &Sources<'_>) -> Vec<Statement> {
+    let accepted = Statement {
+        kind: "ConfigurationAccepted".into(),
+        holds: sources.rejected_config.is_none(),
+        message: sources.rejected_config.unwrap_or_default().to_owned(),
+    };
+    let known = conditions(sources.world).into_iter();
+    let known =
+        known.map(|Condition { kind, holds, message }| Statement { kind: kind.into(), holds, message });
+    known.chain([accepted]).collect()
+}
+
+fn node(sources: &Sources<'_>) -> Node {
+    let (world, node) = (sources.world, &sources.world.config.node);
+    let v4 = node.pods.v4.map(|net| net.to_string());
+    let v6 = node.pods.v6.map(|net| net.to_string());
+    let uplinks = desired::uplinks(world).map(|(name, link)| Uplink {
+        name: name.clone(),
+        mtu: link.mtu,
+        up: link.up,
+        attached: sources.actual.attachments.contains_key(&(Program::Uplink, link.ifindex)),
+        programs_ahead: world.facts.programs_ahead.get(name).cloned().unwrap_or_default(),
+    });
+    Node {
+        name: node.name.clone(),
+        number: node.number.get(),
+        locator: world.config.locator().to_string(),
+        pod_cidrs: v4.into_iter().chain(v6).collect(),
+        datapath: "tc".into(),
+        mtu: desired::inner_mtu(world),
+        uplinks: uplinks.collect(),
+    }
+}
+
+fn headroom(world: &World) -> HeadroomReport {
+    let mut outcomes = BTreeMap::new();
+    for lease in world.leases.iter() {
+        let State::Active { headroom, .. } = &lease.state else { continue };
+        *outcomes.entry(outcome(headroom).to_owned()).or_default() += 1;
+    }
+    let attribute = world.facts.headroom_attribute;
+    let kernel = match (world.config.headroom, attribute) {
+        (Headroom::Off, _) => "off",
+        (_, Some(_)) => "supported",
+        (_, None) => "unsupported",
+    };
+    HeadroomReport { asked: desired::headroom(world), kernel: kernel.into(), attribute, outcomes }
+}
+
+/// The outcome as one word.
+fn outcome(outcome: &HeadroomOutcome) -> &'static str {
+    match outcome {
+        HeadroomOutcome::Off => "off",
+        HeadroomOutcome::Applied(_) => "applied",
+        HeadroomOutcome::Unsupported => "unsupported",
+        HeadroomOutcome::Refused(_) => "refused",
+    }
+}
+
+fn endpoint(world: &World, lease: &Lease) -> Endpoint {
+    let node = &world.config.node;
+    let pod = [lease.pod.namespace.as_str(), lease.pod.name.as_str()].join("/");
+    let (ifindex, headroom) = match &lease.state {
+        State::Reserved { .. } => (None, None),
+        State::Active { ifindex, headroom, .. } => (Some(*ifindex), Some(headroom.clone())),
+    };
+    Endpoint {
+        pod: if pod == "/" { String::new() } else { pod },
+        addresses: node.pods.addresses(lease.host).collect(),
+        mac: node.pods.mac(node.number, lease.host),
+        link: agent_api::names::host_ifname(&lease.key),
+        key: lease.key.clone(),
+        ifindex,
+        headroom,
+    }
+}
+
+fn peers(world: &World, actual: &Dataplane) -> Vec<Peer> {
+    let name = |ifindex: u32| {
+        let uplink = desired::uplinks(world).find(|(_, link)| link.ifindex == ifindex);
+        uplink.map_or_else(|| ifindex.to_string(), |(name, _)| name.clone())
+    };
+    let peers = world.config.peers.iter().map(|(&number, peer)| {
+        let next_hops: Vec<NextHop> = desired::ways(world, number)
+            .iter()
+            .map(|hop| NextHop {
+                uplink: name(hop.ifindex),
+                gateway: hop.gateway.into(),
+                mac: world.facts.neighbours.get(hop).copied(),
+            })
+            .collect();
+        Peer {
+            name: peer.name.clone(),
+            number: number.get(),
+            locator: world.config.sid_block.locator(number).to_string(),
+            address: peer.address.into(),
+            mtu: actual.nodes.get(&number).map(|node| node.mtu),
+            reachable: next_hops.iter().any(|hop| hop.mac.is_some()),
+            next_hops,
+        }
+    });
+    peers.collect()
+}

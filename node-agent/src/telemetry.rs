@@ -1,0 +1,27 @@
+//! Logs.
+
+use clap::ValueEnum;
+use tracing_subscriber::{EnvFilter, filter::ParseError};
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON document a line.
+    Json,
+}
+
+/// Begins to log to stderr.
+///
+/// # Errors
+/// If `level` is not a filter such as `info` or `info,node_agent=debug`.
+pub fn start(format: LogFormat, level: &str) -> Result<(), ParseError> {
+    let filter = EnvFilter::builder().parse(level)?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => lines.init(),
+        LogFormat::Json => lines.json().init(),
+    }
+    Ok(())
+}
