@@ -7,5 +7,7 @@
 
 pub mod counters;
 pub mod flow;
+pub mod mac;
 pub mod maps;
 pub mod names;
+pub mod sid;

@@ -180,7 +180,9 @@ const _: () = {
 
 #[cfg(feature = "user")]
 mod user {
-    use super::{Bucket, Endpoint, FdbEntry, FdbKey, FloodEndpoint, Network, Node, PathMtu, Prefix6, Settings};
+    use super::{
+        Bucket, Endpoint, FdbEntry, FdbKey, FloodEndpoint, Network, Node, PathMtu, Prefix6, Settings,
+    };
 
     macro_rules! pod {
         ($($t:ty),*) => {$(

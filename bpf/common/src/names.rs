@@ -17,6 +17,8 @@ pub const FDB: &str = "FDB";
 /// `PREFIXES4`: longest-prefix match, [network, IPv4 address] -> node number, own podCIDR included.
 pub const PREFIXES4: &str = "PREFIXES4";
 /// `PREFIXES6`: longest-prefix match, [network, IPv6 address] -> [`crate::maps::Prefix6`], own podCIDR included.
+///
+/// The prefixes are those of derived addresses, which differ in the low 16 bits only: the first 112 bits of each podCIDR.
 pub const PREFIXES6: &str = "PREFIXES6";
 /// `NODES`: hash, node number -> [`crate::maps::Node`], peers only.
 pub const NODES: &str = "NODES";

@@ -13,7 +13,7 @@ use bpf_common::{
     maps,
     names::{MAX_FLOOD_NODES, MAX_NEXT_HOPS},
 };
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 
 use crate::{
     addr::{NodeNumber, PodCidrs},
@@ -262,6 +262,8 @@ fn prefixes(plane: &mut Dataplane, network: u16, number: NodeNumber, pods: PodCi
         plane.prefixes4.insert((network, net), number);
     }
     if let Some(net) = pods.v6 {
+        // Derived addresses differ in the host number only: what lies beyond its 16 bits is nobody's.
+        let net = Ipv6Net::new_assert(net.network(), 112);
         plane.prefixes6.insert((network, net), maps::Prefix6 { node: number.into(), base4: ip4(pods, 0) });
     }
 }

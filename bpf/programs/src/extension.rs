@@ -1,0 +1,97 @@
+//! IPv6 extension headers: what lies behind them.
+
+use bpf_common::counters::DropReason;
+
+use crate::{frame::IP6_HEADER, packet::Packet};
+
+/// Next header numbers.
+pub const TCP: u32 = 6;
+/// See [`TCP`].
+pub const UDP: u32 = 17;
+/// See [`TCP`].
+pub const ICMP6: u32 = 58;
+const HOP_BY_HOP: u32 = 0;
+const ROUTING: u32 = 43;
+const FRAGMENT: u32 = 44;
+const AUTHENTICATION: u32 = 51;
+const DESTINATION: u32 = 60;
+const MOBILITY: u32 = 135;
+
+/// Headers that are walked. Whoever sends more has something to hide.
+const MOST: u32 = 8;
+
+/// The upper layer of an IPv6 packet.
+#[derive(Clone, Copy)]
+pub struct Upper {
+    /// Next header number.
+    pub protocol: u32,
+    /// Where its header begins.
+    pub offset: usize,
+    /// There is a routing header before it.
+    pub routed: bool,
+    /// It is a fragment without the upper layer's header.
+    pub later_fragment: bool,
+}
+
+impl Upper {
+    /// Finds the upper layer behind the IPv6 header at `network`.
+    #[inline(always)]
+    pub fn find(packet: Packet, network: usize) -> Result<Self, DropReason> {
+        let next = u32::from(packet.get::<u8>(network + 6)?);
+        let offset = network + IP6_HEADER;
+        if !is_extension(next) {
+            return Ok(Self { protocol: next, offset, routed: false, later_fragment: false });
+        }
+        let packed = walk(packet, offset as u32, next);
+        if packed == UNREADABLE {
+            return Err(DropReason::Malformed);
+        }
+        Ok(Self {
+            protocol: (packed & 0xff) as u32,
+            offset: (packed >> 8 & 0xffff) as usize,
+            routed: packed & ROUTED != 0,
+            later_fragment: packed & LATER != 0,
+        })
+    }
+}
+
+// A subprogram returns one register: protocol in bits 0..8, offset in bits 8..24, then these.
+const ROUTED: u64 = 1 << 24;
+const LATER: u64 = 1 << 25;
+const UNREADABLE: u64 = u64::MAX;
+
+#[inline(always)]
+fn is_extension(next: u32) -> bool {
+    matches!(next, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION | MOBILITY)
+}
+
+#[inline(never)]
+fn walk(packet: Packet, mut offset: u32, mut next: u32) -> u64 {
+    let mut flags = 0;
+    for _ in 0..MOST {
+        let mut header = [0_u16; 2];
+        if packet.load(offset as usize, &mut header).is_err() {
+            return UNREADABLE;
+        }
+        let length = u32::from(u16::from_be(header[0]) & 0xff);
+        match next {
+            FRAGMENT => {
+                if u16::from_be(header[1]) & 0xfff8 != 0 {
+                    flags |= LATER;
+                }
+                offset += 8;
+            }
+            AUTHENTICATION => offset += (length + 2) * 4,
+            ROUTING => {
+                flags |= ROUTED;
+                offset += (length + 1) * 8;
+            }
+            _ => offset += (length + 1) * 8,
+        }
+        next = u32::from(u16::from_be(header[0]) >> 8);
+        if !is_extension(next) || flags & LATER != 0 {
+            return flags | u64::from(offset & 0xffff) << 8 | u64::from(next);
+        }
+    }
+    UNREADABLE
+}

@@ -1,0 +1,233 @@
+//! Access to the packet: checked pointers into it, and the helpers that reshape it.
+
+use core::{arch::asm, ffi::c_void};
+
+use aya_ebpf::{
+    bindings::{__sk_buff, bpf_adj_room_mode::BPF_ADJ_ROOM_MAC},
+    helpers::generated::{
+        bpf_clone_redirect, bpf_csum_diff, bpf_redirect, bpf_skb_adjust_room, bpf_skb_change_head,
+        bpf_skb_change_tail, bpf_skb_change_type, bpf_skb_load_bytes, bpf_skb_pull_data, bpf_skb_store_bytes,
+        bpf_skb_vlan_pop,
+    },
+};
+use bpf_common::counters::DropReason;
+
+const PACKET_HOST: u32 = 0; // linux/if_packet.h
+
+/// A frame on its way through a program. The pointer is valid as long as the program runs.
+#[derive(Clone, Copy)]
+pub struct Packet(pub *mut __sk_buff);
+
+/// A verdict for the kernel, or the reason to drop.
+pub type Verdict = Result<i32, DropReason>;
+
+/// Helpers return 0 for success.
+#[inline(always)]
+fn done(status: i64, reason: DropReason) -> Result<(), DropReason> {
+    if status == 0 { Ok(()) } else { Err(reason) }
+}
+
+impl Packet {
+    #[inline(always)]
+    fn skb(&self) -> &__sk_buff {
+        // SAFETY: the kernel hands the programs a valid context; the verifier checks each access.
+        unsafe { &*self.0 }
+    }
+
+    /// Length from the Ethernet header on, without a tag in the metadata.
+    #[inline(always)]
+    pub fn len(&self) -> u32 {
+        self.skb().len
+    }
+
+    /// The interface on which the packet arrived.
+    #[inline(always)]
+    pub fn ifindex(&self) -> u32 {
+        self.skb().ifindex
+    }
+
+    /// Payload bytes of each segment of a super-packet, 0 for a single packet.
+    #[inline(always)]
+    pub fn gso_size(&self) -> u32 {
+        self.skb().gso_size
+    }
+
+    /// EtherType as the kernel sees it, network byte order.
+    #[inline(always)]
+    pub fn protocol(&self) -> u16 {
+        self.skb().protocol as u16
+    }
+
+    /// Whether the frame was sent to this very interface.
+    #[inline(always)]
+    pub fn is_to_us(&self) -> bool {
+        self.skb().pkt_type == PACKET_HOST
+    }
+
+    /// The VLAN tag that the kernel has lifted out of the frame: (EtherType, TCI), network byte order.
+    #[inline(always)]
+    pub fn lifted_tag(&self) -> Option<[u16; 2]> {
+        let skb = self.skb();
+        if skb.vlan_present == 0 {
+            return None;
+        }
+        Some([skb.vlan_proto as u16, (skb.vlan_tci as u16).to_be()])
+    }
+
+    #[inline(always)]
+    pub fn mark(&self) -> u32 {
+        self.skb().mark
+    }
+
+    #[inline(always)]
+    pub fn set_mark(&self, mark: u32) {
+        // SAFETY: as in `skb`; `mark` is writable for classifiers.
+        unsafe { (*self.0).mark = mark }
+    }
+
+    /// The same value, of which the verifier knows nothing any more.
+    ///
+    /// It follows each way through a program with all that it knows about each value. Where ways meet that differ in
+    /// small constants only, such as the number of tags, forgetting them makes one way of many. Costs two instructions.
+    #[inline(always)]
+    pub fn forget(&self, value: u32) -> u32 {
+        let mut value = value;
+        // SAFETY: no side effects. The verifier does not see that the second XOR undoes the first.
+        unsafe {
+            asm!("{0} ^= {1}", "{0} ^= {1}", inout(reg) value, in(reg) self.len(), options(pure, nomem, nostack));
+        }
+        value
+    }
+
+    /// A pointer to `T` at `offset`, if the linear part of the packet reaches that far.
+    #[inline(always)]
+    pub fn at<T>(&self, offset: usize) -> Result<*mut T, DropReason> {
+        let mut start = self.skb().data as usize + offset;
+        // The verifier ties the length check to this very sum, so the compiler must not take it apart again.
+        // SAFETY: no instruction at all.
+        unsafe { asm!("/* {0} */", inout(reg) start, options(pure, nomem, nostack, preserves_flags)) }
+        if start + size_of::<T>() > self.skb().data_end as usize {
+            Err(DropReason::Malformed)
+        } else {
+            Ok(start as *mut T)
+        }
+    }
+
+    /// The value at `offset`.
+    #[inline(always)]
+    pub fn get<T: Copy>(&self, offset: usize) -> Result<T, DropReason> {
+        // SAFETY: `at` checked the bounds. The packet may be misaligned for T, which BPF loads allow;
+        // read_unaligned would become byte loads on this target.
+        self.at::<T>(offset).map(|p| unsafe { *p })
+    }
+
+    /// Overwrites the value at `offset`.
+    #[inline(always)]
+    pub fn put<T: Copy>(&self, offset: usize, value: T) -> Result<(), DropReason> {
+        // SAFETY: as in `get`.
+        self.at::<T>(offset).map(|p| unsafe { *p = value })
+    }
+
+    /// Makes the first `len` bytes reachable for `at`, or all of a shorter packet.
+    #[inline(always)]
+    pub fn pull(&self, len: usize) -> Result<(), DropReason> {
+        let len = (len as u32).min(self.len());
+        let skb = self.skb();
+        if skb.data as usize + len as usize <= skb.data_end as usize {
+            return Ok(());
+        }
+        // SAFETY: plain helper call.
+        done(unsafe { bpf_skb_pull_data(self.0, len) }, DropReason::Room)
+    }
+
+    /// Copies out of the packet, wherever its bytes lie.
+    #[inline(always)]
+    pub fn load<T: Copy>(&self, offset: usize, into: &mut T) -> Result<(), DropReason> {
+        let into = (&raw mut *into).cast::<c_void>();
+        // SAFETY: `into` points to size_of::<T>() writable bytes.
+        let status = unsafe { bpf_skb_load_bytes(self.0.cast(), offset as u32, into, size_of::<T>() as u32) };
+        done(status, DropReason::Malformed)
+    }
+
+    /// Copies into the packet; `flags` as for `bpf_skb_store_bytes`.
+    #[inline(always)]
+    pub fn store<T: Copy>(&self, offset: usize, from: &T, flags: u64) -> Result<(), DropReason> {
+        let from = (&raw const *from).cast::<c_void>();
+        // SAFETY: `from` points to size_of::<T>() readable bytes.
+        let status =
+            unsafe { bpf_skb_store_bytes(self.0, offset as u32, from, size_of::<T>() as u32, flags) };
+        done(status, DropReason::Malformed)
+    }
+
+    /// Grows (or shrinks) the packet behind its Ethernet header, telling the kernel what for by `flags`.
+    #[inline(always)]
+    pub fn adjust_room(&self, difference: i32, flags: u64) -> Result<(), DropReason> {
+        // SAFETY: plain helper call.
+        done(unsafe { bpf_skb_adjust_room(self.0, difference, BPF_ADJ_ROOM_MAC, flags) }, DropReason::Room)
+    }
+
+    /// Puts `len` bytes of zeros in front of the packet.
+    #[inline(always)]
+    pub fn change_head(&self, len: u32) -> Result<(), DropReason> {
+        // SAFETY: plain helper call.
+        done(unsafe { bpf_skb_change_head(self.0, len, 0) }, DropReason::Room)
+    }
+
+    /// Cuts the packet to `len` bytes or pads it with zeros up to there. Linearises it.
+    #[inline(always)]
+    pub fn change_tail(&self, len: u32) -> Result<(), DropReason> {
+        // SAFETY: plain helper call.
+        done(unsafe { bpf_skb_change_tail(self.0, len, 0) }, DropReason::Room)
+    }
+
+    /// Removes the outermost tag; the kernel lifts the next one, if there is one, into its place.
+    #[inline(always)]
+    pub fn pop_tag(&self) -> Result<(), DropReason> {
+        // SAFETY: plain helper call.
+        done(unsafe { bpf_skb_vlan_pop(self.0) }, DropReason::Room)
+    }
+
+    /// Makes the packet one that its next receiver takes for its own, without marks of an earlier one.
+    #[inline(always)]
+    pub fn disown(&self) {
+        self.set_mark(0);
+        // Fails for types beyond PACKET_OTHERHOST only, and those never reach tc ingress.
+        // SAFETY: plain helper call.
+        let _ = unsafe { bpf_skb_change_type(self.0, PACKET_HOST) };
+    }
+
+    /// Sends a copy out of `ifindex`; whether that worked.
+    #[inline(always)]
+    pub fn copy_to(&self, ifindex: u32) -> bool {
+        // SAFETY: plain helper call.
+        unsafe { bpf_clone_redirect(self.0, ifindex, 0) == 0 }
+    }
+}
+
+/// Sends the packet out of `ifindex`.
+#[inline(always)]
+pub fn redirect(ifindex: u32) -> i32 {
+    // SAFETY: plain helper call.
+    unsafe { bpf_redirect(ifindex, 0) as i32 }
+}
+
+/// The Internet checksum (RFC 1071) over `words`, which are in memory order, starting from `sum`.
+#[inline(always)]
+pub fn checksum(words: &mut [u32], sum: u32) -> u16 {
+    !fold(partial_sum(words, sum))
+}
+
+/// The sum over `words`, not yet folded.
+#[inline(always)]
+pub fn partial_sum(words: &mut [u32], sum: u32) -> u32 {
+    let len = size_of_val(words) as u32;
+    // SAFETY: `words` has `len` readable bytes.
+    unsafe { bpf_csum_diff(core::ptr::null_mut(), 0, words.as_mut_ptr(), len, sum) as u32 }
+}
+
+#[inline(always)]
+fn fold(sum: u32) -> u16 {
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    sum as u16
+}

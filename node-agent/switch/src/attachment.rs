@@ -1,0 +1,223 @@
+//! tcx links: which program runs on which interface.
+
+use std::{collections::BTreeMap, fs, io, path::PathBuf, str::FromStr};
+
+use aya::programs::{
+    LinkOrder, ProgramError, SchedClassifier, TcAttachType,
+    links::{FdLink, LinkError, PinnedLink},
+    tc::{SchedClassifierLink, TcAttachOptions},
+};
+use bpf_common::names::{PROGRAM_ENDPOINT, PROGRAM_SEGMENT, PROGRAM_UPLINK};
+use nix::{errno::Errno, net::if_::if_indextoname};
+
+use crate::{
+    error::Error,
+    switch::{Switch, classifier, links},
+};
+
+/// One of the programs, by where it sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Program {
+    /// On a pod's host link and on the switch side of the gateway link.
+    Endpoint,
+    /// On an uplink.
+    Uplink,
+    /// On the far end of the segmenter.
+    Segment,
+}
+
+impl Program {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Endpoint, Self::Uplink, Self::Segment];
+
+    /// Its name in the kernel.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Endpoint => PROGRAM_ENDPOINT,
+            Self::Uplink => PROGRAM_UPLINK,
+            Self::Segment => PROGRAM_SEGMENT,
+        }
+    }
+}
+
+/// State of a link that is pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// It runs this build's program.
+    Current,
+    /// It runs a program that another agent process has loaded.
+    Other,
+    /// Its interface is gone; only the pin is left.
+    Gone,
+}
+
+/// Somebody else's program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// The kernel's number for it.
+    pub id: u32,
+    /// Its name, at most 15 bytes.
+    pub name: String,
+}
+
+impl Switch {
+    /// Makes the program run on the interface, ahead of everybody else's: replaces the program in our link there, or
+    /// makes a new one. Either way no packet passes unseen in between.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`]; others if the kernel refuses.
+    pub fn attach(&mut self, program: Program, ifindex: u32) -> Result<(), Error> {
+        let name = interface(ifindex)?;
+        let pin = self.pin(program, ifindex);
+        let loaded = classifier(&mut self.ebpf, program)?;
+        if replace(loaded, &pin)? {
+            return Ok(());
+        }
+        let what = || format!("{} to {name}", program.name());
+        let order = TcAttachOptions::TcxOrder(LinkOrder::first());
+        let id = loaded
+            .attach_with_options(&name, TcAttachType::Ingress, order)
+            .map_err(Error::program("attaching", what()))?;
+        let link = loaded.take_link(id).map_err(Error::program("attaching", what()))?;
+        let link = FdLink::try_from(link).map_err(Error::program("attaching", what()))?;
+        link.pin(&pin).map_err(Error::program("pinning", pin.display().to_string()))?;
+        Ok(())
+    }
+
+    /// Takes the program off the interface, if it is there.
+    ///
+    /// # Errors
+    /// If the pin cannot be removed.
+    pub fn detach(&mut self, program: Program, ifindex: u32) -> Result<(), Error> {
+        let pin = self.pin(program, ifindex);
+        match fs::remove_file(&pin) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result.map_err(Error::file("removing", pin)),
+        }
+    }
+
+    /// All links that are pinned, by program and interface index.
+    ///
+    /// # Errors
+    /// If pins or links cannot be read.
+    pub fn attachments(&mut self) -> Result<BTreeMap<(Program, u32), Attached>, Error> {
+        let folder = links(&self.dir);
+        let mut attachments = BTreeMap::new();
+        for entry in fs::read_dir(&folder).map_err(Error::file("reading", &folder))? {
+            let name = entry.map_err(Error::file("reading", &folder))?.file_name();
+            if let Some(Pin { program, ifindex }) = name.to_str().and_then(|name| name.parse().ok()) {
+                attachments.insert((program, ifindex), self.attached(program, ifindex)?);
+            }
+        }
+        Ok(attachments)
+    }
+
+    fn attached(&mut self, program: Program, ifindex: u32) -> Result<Attached, Error> {
+        let pin = self.pin(program, ifindex);
+        let link = PinnedLink::from_pin(&pin)
+            .and_then(|link| FdLink::from(link).info())
+            .map_err(Error::program("reading", pin.display().to_string()))?;
+        let runs = query(ifindex)?.iter().any(|(id, _)| *id == link.program_id());
+        if !runs {
+            return Ok(Attached::Gone);
+        }
+        let own = classifier(&mut self.ebpf, program)?.info();
+        let own = own.map_err(Error::program("looking at", program.name()))?;
+        Ok(if own.id() == link.program_id() { Attached::Current } else { Attached::Other })
+    }
+
+    /// Programs of others that see packets of the interface before ours does; all of them if ours is not there.
+    ///
+    /// # Errors
+    /// If the kernel refuses the query.
+    pub fn ahead_of_us(&self, ifindex: u32) -> Result<Vec<Foreign>, Error> {
+        let ours = |name: &str| Program::ALL.iter().any(|program| program.name().starts_with(name));
+        let programs = query(ifindex)?.into_iter();
+        Ok(programs.take_while(|(_, name)| !ours(name)).map(|(id, name)| Foreign { id, name }).collect())
+    }
+
+    fn pin(&self, program: Program, ifindex: u32) -> PathBuf {
+        links(&self.dir).join(Pin { program, ifindex }.to_string())
+    }
+}
+
+/// Replaces the program in the pinned link. False if there is none, or one whose interface is gone (ENOLINK); that pin
+/// is removed then.
+fn replace(program: &mut SchedClassifier, pin: &std::path::Path) -> Result<bool, Error> {
+    let what = || pin.display().to_string();
+    let link = match PinnedLink::from_pin(pin) {
+        Err(LinkError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::NotFound => {
+            return Ok(false);
+        }
+        link => link.map_err(Error::program("opening", what()))?,
+    };
+    let link =
+        SchedClassifierLink::try_from(FdLink::from(link)).map_err(Error::program("opening", what()))?;
+    match program.attach_to_link(link) {
+        Ok(id) => {
+            program.take_link(id).map_err(Error::program("replacing", what()))?;
+            Ok(true)
+        }
+        Err(ProgramError::SyscallError(error))
+            if error.io_error.raw_os_error() == Some(Errno::ENOLINK as i32) =>
+        {
+            fs::remove_file(pin).map_err(Error::file("removing", pin))?;
+            Ok(false)
+        }
+        Err(error) => Err(Error::program("replacing", what())(error)),
+    }
+}
+
+/// Programs at tcx ingress of the interface, in order: identifiers and names. None if it does not exist.
+fn query(ifindex: u32) -> Result<Vec<(u32, String)>, Error> {
+    let Ok(name) = interface(ifindex) else { return Ok(Vec::new()) };
+    match SchedClassifier::query_tcx(&name, TcAttachType::Ingress) {
+        Ok((_, programs)) => Ok(programs
+            .iter()
+            .map(|info| (info.id(), info.name_as_str().unwrap_or_default().to_owned()))
+            .collect()),
+        // Nothing has ever been attached there.
+        Err(ProgramError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::NotFound => {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(Error::program("querying programs of", name)(error)),
+    }
+}
+
+fn interface(ifindex: u32) -> Result<String, Error> {
+    let name = if_indextoname(ifindex).map_err(|_| Error::NoDevice { ifindex })?;
+    name.into_string().map_err(|_| Error::NoDevice { ifindex })
+}
+
+/// The name under which a link is pinned.
+struct Pin {
+    program: Program,
+    ifindex: u32,
+}
+
+impl std::fmt::Display for Pin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let program = match self.program {
+            Program::Endpoint => "endpoint",
+            Program::Uplink => "uplink",
+            Program::Segment => "segment",
+        };
+        write!(f, "{program}-{}", self.ifindex)
+    }
+}
+
+impl FromStr for Pin {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (program, ifindex) = text.split_once('-').ok_or(())?;
+        let program = match program {
+            "endpoint" => Program::Endpoint,
+            "uplink" => Program::Uplink,
+            "segment" => Program::Segment,
+            _ => return Err(()),
+        };
+        Ok(Self { program, ifindex: ifindex.parse().map_err(|_| ())? })
+    }
+}

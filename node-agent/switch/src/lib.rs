@@ -1,0 +1,29 @@
+//! Loads, pins and drives the eBPF switch.
+//!
+//! ```text
+//! DIR on bpffs/
+//!   1-0/SETTINGS, 1-0/NETWORKS, ...   maps, by layout version
+//!   links/endpoint-17, ...            tcx links, by program and interface index
+//! ```
+//! Maps and links outlive the process, so that a restart of the agent touches no traffic. A new agent opens the maps
+//! of its own layout (or fills new ones), then replaces the program inside each link, which is atomic.
+//!
+//! Types of the aya crate stay inside.
+
+mod attachment;
+mod bpffs;
+mod counters;
+mod error;
+mod layout;
+mod switch;
+mod table;
+
+pub use crate::{
+    attachment::{Attached, Foreign, Program},
+    bpffs::mount,
+    counters::Counters,
+    error::Error,
+    layout::Layout,
+    switch::{Switch, remove_all},
+    table::Table,
+};
