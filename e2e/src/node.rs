@@ -273,7 +273,7 @@ impl Node {
         Pod::new(self.runtime(), &self.pod_netns_name(name), name)
     }
 
-    /// The node's addresses on the segment (`hw0`), IPv4 first.
+    /// The node's addresses on the segment (`hw0`), IPv4 first; the infrastructure address is none of them.
     ///
     /// # Panics
     /// The gateway link gets no address in time.
@@ -281,7 +281,8 @@ impl Node {
     #[track_caller]
     pub fn gateway_addresses(&self) -> Vec<IpAddr> {
         wait_for("hw0 has addresses", READY, || {
-            let addresses = addresses_of(&self.netns, "hw0");
+            let mut addresses = addresses_of(&self.netns, "hw0");
+            addresses.retain(|address| *address != config::infrastructure_address(self.number));
             (!addresses.is_empty()).then_some(addresses)
         })
     }

@@ -60,22 +60,6 @@ impl Node {
         names
     }
 
-    /// What the kernel said to the pods' headroom, as the agent reports it, and to how many.
-    ///
-    /// # Panics
-    /// The agent does not answer.
-    #[must_use]
-    #[track_caller]
-    pub fn headroom_outcomes(&self) -> BTreeMap<String, usize> {
-        let mut outcomes = BTreeMap::new();
-        for endpoint in self.status()["endpoints"].as_array().into_iter().flatten() {
-            let outcome = &endpoint["headroom"];
-            let text = outcome.as_str().map_or_else(|| outcome.to_string(), str::to_owned);
-            *outcomes.entry(text).or_default() += 1;
-        }
-        outcomes
-    }
-
     /// Packets dropped so far by reason.
     ///
     /// # Panics

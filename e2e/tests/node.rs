@@ -181,7 +181,7 @@ fn what_is_removed_by_hand_comes_back() {
         wait_until(&format!("it is repaired: {damage}"), Duration::from_secs(15), || {
             let gateway = e2e::node::addresses_of(&node.netns, "hw0");
             node.netns.run(&format!("ip -6 route show {locator}")).contains("via")
-                && gateway.len() == 2
+                && gateway.len() == 3
                 && node.netns.run("nft list ruleset").len() >= rules
                 && ping(&node.netns, pods[0].ip4().into(), "").status.success()
                 && ping(&node.netns, pods[1].ip6().into(), "").status.success()

@@ -118,18 +118,22 @@ const FIELDS: [(&str, usize, &str); 15] = [
     ("ip.src", 0, "inner IPv4: pod one"),
     ("ip.dst", 0, "  pod two"),
     ("icmp.type", 0, "  echo request"),
-    ("frame.len", 0, "bytes on the wire: 54 more than the inner packet with its Ethernet header"),
+    ("frame.len", 0, "bytes on the wire: the inner frame and 54 more"),
 ];
 
 fn decode(cluster: &Cluster, from: &Pod, to: &Pod) {
     let capture = Capture::start(&cluster.b().netns, "eth0");
     assert!(from.pings(to.ip4()));
     let frames = capture.stop().only(Direction::In);
-    let names: Vec<&str> = FIELDS.iter().map(|(field, ..)| *field).collect();
+    let mut names: Vec<&str> = FIELDS.iter().map(|(field, ..)| *field).collect();
+    names.sort_unstable();
+    names.dedup();
     let rows = frames.decode("ipv6.nxt == 143 && icmp.type == 8", &names);
     let Some(row) = rows.first() else { panic!("no SRv6 packet was captured:\n{}", frames.tshark(&[])) };
-    for ((field, occurrence, meaning), values) in FIELDS.iter().zip(row) {
-        let value = values.split(',').nth(*occurrence).unwrap_or(values);
+    for (field, occurrence, meaning) in FIELDS {
+        let values =
+            names.iter().zip(row).find_map(|(name, values)| (*name == field).then_some(values.as_str()));
+        let value = values.unwrap_or_default().split(',').nth(occurrence).unwrap_or_default();
         println!("  {field:<12} {value:<26} {meaning}");
     }
 }
@@ -156,13 +160,14 @@ fn throughput(from: &Pod, to: &Pod) {
 }
 
 fn headroom(node: &Node) {
-    println!("  asked for: auto, which is 64 bytes in front of every packet that a pod's link allocates");
-    for (outcome, pods) in node.headroom_outcomes() {
-        println!("  the kernel's answer, read back from both ends: {outcome} ({pods} pods)");
+    let report = &node.status()["headroom"];
+    println!("  asked for: {} bytes in front of every packet that a pod's link allocates", report["asked"]);
+    println!("  the kernel's answer, read back from both ends of each pod's link: {}", report["outcomes"]);
+    if report["attribute"].is_null() {
+        println!(
+            "  (IFLA_TX_EXTRA_HEADROOM is in no released kernel: without it a locally sent datagram costs a copy)"
+        );
     }
-    println!(
-        "  (IFLA_TX_EXTRA_HEADROOM is in no released kernel: 'unsupported' costs a copy a packet, nothing else)"
-    );
 }
 
 fn mac(octets: [u8; 6]) -> String {
