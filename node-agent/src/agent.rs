@@ -74,8 +74,6 @@ pub struct Agent {
     next_look: Instant,
     /// Why the configuration file was not taken, if it was not.
     rejected_config: Option<String>,
-    /// Leases that an earlier agent reserved: its answer may never have arrived.
-    inherited: Vec<String>,
 }
 
 impl Agent {
@@ -92,7 +90,6 @@ impl Agent {
         for event in events {
             world.apply(event);
         }
-        let inherited = world.leases.iter().map(|lease| lease.nonce.clone()).collect();
         let mut agent = Self {
             config_file: parts.config_file,
             config: parts.config,
@@ -102,7 +99,6 @@ impl Agent {
             metrics: Metrics::new(),
             next_look: Instant::now(),
             rejected_config: None,
-            inherited,
         };
         agent.touch_alive();
         agent.resync();

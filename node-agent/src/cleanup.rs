@@ -14,11 +14,11 @@ use crate::{
 pub fn cleanup(config: &NodeConfig) -> Vec<String> {
     let mut failures = leftovers::remove(&config.paths.bpf);
     match clock::boot() {
-        Ok(boot) => failures
-            .extend(Originals::load(&config.paths.state, &boot).restore().iter().map(ToString::to_string)),
-        Err(error) => {
-            failures.push(format!("kernel settings are not put back: the boot id is not to be had: {error}"))
+        Ok(boot) => {
+            let restored = Originals::load(&config.paths.state, &boot).restore();
+            failures.extend(restored.iter().map(ToString::to_string));
         }
+        Err(error) => failures.push(format!("kernel settings are not put back without the boot id: {error}")),
     }
     let socket = &config.paths.socket;
     let files = [&config.configuration.conflist.0, socket, &agent_api::names::alive_file(socket)];

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::{
     config::Flooding,
     desired::{self, IPV6_MIN_MTU},
+    sysctls,
     world::World,
 };
 
@@ -34,6 +35,7 @@ pub fn conditions(world: &World) -> Vec<Condition> {
         headroom_supported(world),
         forwarding_allowed(world),
         first_on_uplinks(world),
+        neighbour_tables_sized(world),
     ]
 }
 
@@ -128,5 +130,16 @@ fn first_on_uplinks(world: &World) -> Condition {
         "FirstOnUplinks",
         (!ahead.is_empty())
             .then(|| format!("programs of others see segment traffic first: {}", list.join("; "))),
+    )
+}
+
+fn neighbour_tables_sized(world: &World) -> Condition {
+    condition(
+        "NeighbourTablesSized",
+        (!sysctls::thresholds_known(world)).then(|| {
+            "the bounds of the machine's neighbour tables cannot be reached from here: let the agent enter /proc/1/ns/net, or \
+             raise net.ipv4.neigh.default.gc_thresh3 and net.ipv6.neigh.default.gc_thresh3 in the initial namespace"
+                .into()
+        }),
     )
 }

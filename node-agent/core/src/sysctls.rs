@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    dataplane::Sysctl,
-    desired::{GATEWAY_LINK, GATEWAY_PEER, SEGMENTER_LINK, SEGMENTER_PEER},
+    dataplane::{Hop, Sysctl},
+    desired::{self, GATEWAY_LINK, GATEWAY_PEER, SEGMENTER_LINK, SEGMENTER_PEER},
     world::World,
 };
 
@@ -12,6 +12,10 @@ use crate::{
 const THRESHOLDS: [&str; 3] = ["gc_thresh1", "gc_thresh2", "gc_thresh3"];
 /// Neighbour entries to allow for at least.
 const MIN_NEIGHBOURS: usize = 16_384;
+/// Milliseconds between two probes of a managed neighbour unless told otherwise (`interval_probe_time_ms`).
+const KERNEL_PROBE_INTERVAL: usize = 5000;
+/// Probes a second on an uplink that are few enough.
+const PROBES_A_SECOND: usize = 100;
 /// Neighbour entries of one pod to allow for, in each family.
 const NEIGHBOURS_A_POD: usize = 256;
 
@@ -21,14 +25,20 @@ pub fn desired(world: &World) -> BTreeMap<Sysctl, String> {
     let mut settings = BTreeMap::new();
     let mut set = |path: String, value: &str| settings.insert(path, value.to_owned());
     set("net/ipv4/ip_forward".into(), "1");
-    set("net/ipv6/conf/all/forwarding".into(), "1");
-    for uplink in &world.config.node.uplinks {
-        // A forwarding node ignores router advertisements unless told to take them all the same
-        // (Documentation/networking/ip-sysctl.rst, accept_ra); without this a SLAAC node loses its default route.
-        if current(world, &accept_ra(uplink)) == Some("1") || current(world, &accept_ra(uplink)) == Some("2")
-        {
+    // A forwarding node ignores router advertisements unless told to take them all the same
+    // (Documentation/networking/ip-sysctl.rst, accept_ra); without this a SLAAC node loses its default route. The kernel
+    // drops routes from advertisements in the moment in which it begins to forward, so one has to follow the other.
+    let uplinks = &world.config.node.uplinks;
+    for uplink in uplinks {
+        if matches!(current(world, &accept_ra(uplink)), Some("1" | "2")) {
             set(accept_ra(uplink), "2");
         }
+    }
+    if uplinks.iter().all(|uplink| current(world, &accept_ra(uplink)) != Some("1")) {
+        set("net/ipv6/conf/all/forwarding".into(), "1");
+    }
+    for (uplink, interval) in probe_intervals(world) {
+        set(format!("net/ipv6/neigh/{uplink}/interval_probe_time_ms"), &interval.to_string());
     }
     if world.facts.links.contains_key(GATEWAY_LINK) {
         // Effective are the larger of `all` and the device's rp_filter, and `all` or the device's send_redirects.
@@ -55,6 +65,25 @@ pub fn desired(world: &World) -> BTreeMap<Sysctl, String> {
 pub fn of_interest(world: &World) -> BTreeSet<Sysctl> {
     let thresholds = families().flat_map(|family| THRESHOLDS.map(|name| threshold(family, name)));
     world.config.node.uplinks.iter().map(|uplink| accept_ra(uplink)).chain(thresholds).collect()
+}
+
+/// Milliseconds between two probes of all managed neighbours on an uplink, where the kernel's own value would make too
+/// many of them: it probes all at once (`neigh_managed_work`, net/core/neighbour.c).
+fn probe_intervals(world: &World) -> Vec<(&str, usize)> {
+    let hops: BTreeSet<Hop> =
+        world.config.peers.keys().flat_map(|peer| desired::ways(world, *peer)).collect();
+    let uplinks = desired::uplinks(world).map(|(name, link)| {
+        let managed = hops.iter().filter(|hop| hop.ifindex == link.ifindex).count();
+        // In steps, so that not every peer changes a setting.
+        (name.as_str(), (1000 * managed).div_ceil(PROBES_A_SECOND).next_power_of_two())
+    });
+    uplinks.filter(|(_, interval)| *interval > KERNEL_PROBE_INTERVAL).collect()
+}
+
+/// Does the machine's initial namespace show its neighbour table bounds, so that they can be set?
+#[must_use]
+pub fn thresholds_known(world: &World) -> bool {
+    families().all(|family| THRESHOLDS.iter().all(|name| current(world, &threshold(family, name)).is_some()))
 }
 
 /// Neighbour table bounds, never lower than they are: the hard bound, half of it where collection becomes eager, a quarter below which

@@ -45,9 +45,6 @@ impl Agent {
         if !self.world.announced {
             return Err(refuse(ErrorKind::TryAgain, self.ready().err().unwrap_or_default()));
         }
-        if let Some(lease) = self.inherited_reservation(request) {
-            return ipam::assignment(&self.world, lease);
-        }
         if self.world.leases.get(&request.key).is_some() {
             // Perhaps its DEL could not reach us in time and has left word.
             self.consume_pending();
@@ -59,13 +56,6 @@ impl Agent {
         info!(key = %lease.key, host = lease.host, pod = lease.pod.name, "address reserved");
         self.world.apply(Event::Leased(Box::new(lease)));
         Ok(assignment)
-    }
-
-    /// A reservation by an agent that may have died before its answer arrived: the plugin asks again.
-    fn inherited_reservation(&self, request: &Reserve) -> Option<&Lease> {
-        let lease = self.world.leases.get(&request.key)?;
-        let same = lease.netns_inode == request.netns_inode && self.inherited.contains(&lease.nonce);
-        (same && matches!(lease.state, State::Reserved { .. })).then_some(lease)
     }
 
     fn activate(&mut self, request: &Activate) -> Result<(), Refusal> {
