@@ -186,8 +186,9 @@ fn query(ifindex: u32) -> Result<Vec<(u32, String)>, Error> {
 }
 
 fn interface(ifindex: u32) -> Result<String, Error> {
-    let name = if_indextoname(ifindex).map_err(|_| Error::NoDevice { ifindex })?;
-    name.into_string().map_err(|_| Error::NoDevice { ifindex })
+    // nix takes the null pointer of a failure for success and gives an empty name.
+    let name = if_indextoname(ifindex).ok().and_then(|name| name.into_string().ok());
+    name.filter(|name| !name.is_empty()).ok_or(Error::NoDevice { ifindex })
 }
 
 /// The name under which a link is pinned.
