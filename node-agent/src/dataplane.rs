@@ -97,7 +97,7 @@ impl<T, E: Into<Source>> Doing<T> for Result<T, E> {
     }
 }
 
-/// An error and what is behind it, in one line.
+/// An error and what is behind it, in one sentence.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -105,5 +105,19 @@ fn chain(error: &dyn std::error::Error) -> String {
         text = format!("{text}: {source}");
         next = source.source();
     }
-    text
+    shortened(&text)
+}
+
+/// Lines of an error at its beginning and at its end that are kept.
+const KEPT_LINES: (usize, usize) = (2, 12);
+
+/// The eBPF verifier explains itself in up to 100,000 lines, of which the last ones say what is wrong.
+fn shortened(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let (first, last) = KEPT_LINES;
+    if lines.len() <= first + last {
+        return text.to_owned();
+    }
+    let left_out = format!("[{} lines]", lines.len() - first - last);
+    [&lines[..first], &[left_out.as_str()], &lines[lines.len() - last..]].concat().join("\n")
 }
