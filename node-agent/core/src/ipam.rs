@@ -94,7 +94,7 @@ fn free_host(world: &World) -> Result<u16, Refusal> {
             pods.v4.map(IpNet::V4).or(pods.v6.map(IpNet::V6)).map_or_else(String::new, |net| net.to_string());
         refuse(
             ErrorKind::Exhausted,
-            format!("no free address in {pool}: all {} are in use", world.leases.count()),
+            format!("the pool {pool} is exhausted: all {} addresses are in use", world.leases.count()),
         )
     })
 }

@@ -245,6 +245,10 @@ fn cni(
     problems.require(name.ends_with(".conflist") && !name.contains('/'), "cni.confName", || {
         format!("{name:?}: the name of a file that ends in .conflist is right, such as 10-headway.conflist")
     });
+    let known = conflist::VERSIONS.contains(&cni.version.as_str());
+    problems.require(known, "cni.version", || {
+        format!("{:?}: one of {} is right", cni.version, conflist::VERSIONS.join(", "))
+    });
     for (index, plugin) in cni.chain.iter().enumerate() {
         let named =
             plugin.get("type").and_then(serde_json::Value::as_str).is_some_and(|kind| !kind.is_empty());
@@ -252,7 +256,7 @@ fn cni(
             "the name of a CNI plugin is needed, such as portmap".into()
         });
     }
-    (cni.conf_dir.join(name), conflist::content(network, paths, &cni.chain))
+    (cni.conf_dir.join(name), conflist::content(network, &cni.version, paths, &cni.chain))
 }
 
 fn http(text: &str, problems: &mut Problems) -> Option<std::net::SocketAddr> {

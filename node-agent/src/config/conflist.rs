@@ -4,11 +4,12 @@ use serde_json::{Map, Value, json};
 
 use super::Paths;
 
-/// CNI versions that the plugin serves.
-const VERSIONS: [&str; 4] = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"];
+/// CNI versions that the plugin serves, ascending.
+pub(super) const VERSIONS: [&str; 4] = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 
-/// The file's content: headway first, then the chained plugins.
-pub(super) fn content(network: &str, paths: &Paths, chain: &[Map<String, Value>]) -> String {
+/// The file's content: headway first, then the chained plugins; versions up to `highest`.
+pub(super) fn content(network: &str, highest: &str, paths: &Paths, chain: &[Map<String, Value>]) -> String {
+    let count = VERSIONS.iter().position(|version| *version == highest).map_or(VERSIONS.len(), |at| at + 1);
     let headway = json!({
         "type": "headway",
         "agentSocket": paths.socket,
@@ -16,8 +17,8 @@ pub(super) fn content(network: &str, paths: &Paths, chain: &[Map<String, Value>]
     });
     let plugins: Vec<Value> = [headway].into_iter().chain(chain.iter().cloned().map(Value::Object)).collect();
     let conflist = json!({
-        "cniVersion": VERSIONS[VERSIONS.len() - 1],
-        "cniVersions": VERSIONS,
+        "cniVersion": highest,
+        "cniVersions": VERSIONS[..count],
         "name": network,
         "plugins": plugins,
     });

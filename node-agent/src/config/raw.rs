@@ -258,13 +258,20 @@ pub(super) struct Cni {
     pub conf_dir: PathBuf,
     /// Name of the file in it. Read at start only.
     pub conf_name: String,
+    /// Highest version of the CNI specification to offer: 0.3.1, 0.4.0, 1.0.0 or 1.1.0. Chained plugins must know it.
+    pub version: String,
     /// Configurations of the plugins that follow headway, each with its `type`.
     pub chain: Vec<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl Default for Cni {
     fn default() -> Self {
-        Self { conf_dir: "/etc/cni/net.d".into(), conf_name: "10-headway.conflist".into(), chain: Vec::new() }
+        Self {
+            conf_dir: "/etc/cni/net.d".into(),
+            conf_name: "10-headway.conflist".into(),
+            version: "1.1.0".into(),
+            chain: Vec::new(),
+        }
     }
 }
 

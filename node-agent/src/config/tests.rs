@@ -39,6 +39,15 @@ fn what_is_left_out_has_a_default() {
 }
 
 #[test]
+fn chained_plugins_can_keep_the_cni_version_down() {
+    let config = parse(&format!("{SMALL}\ncni: {{version: 0.4.0, chain: [{{type: tuning}}]}}\n")).unwrap();
+    let conflist: serde_json::Value = serde_json::from_str(&config.configuration.conflist.1).unwrap();
+    assert_eq!(conflist["cniVersion"], "0.4.0");
+    assert_eq!(conflist["cniVersions"], serde_json::json!(["0.3.1", "0.4.0"]));
+    assert_eq!(conflist["plugins"][1]["type"], "tuning");
+}
+
+#[test]
 fn words_of_yaml_1_1_are_words() {
     let config =
         parse(&format!("{SMALL}\nheadroom: off\nhttp: off\nnetwork: {{flooding: {{mode: on}}}}\n")).unwrap();
