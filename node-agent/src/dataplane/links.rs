@@ -1,6 +1,9 @@
 //! Links: all of the node's are seen, pairs of ours are built, pods' links are removed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+};
 
 use agent_api::{
     MacAddress,
@@ -19,7 +22,7 @@ use rtnetlink::{
     },
 };
 
-use super::{Doing, StepError};
+use super::{Doing, StepError, sysctls};
 use crate::netlink::{Answer, Generic, Route};
 
 /// Near and far ends of the pairs that this node can have.
@@ -178,6 +181,9 @@ pub(super) fn set_pair(
         }
         create(route, name, pair, headroom.as_ref())
             .doing(format_args!("creating {name} and {}", pair.peer))?;
+        for end in [name, pair.peer.as_str()] {
+            before_up(end).doing(format_args!("preparing link {end}"))?;
+        }
         known = links(route, headroom_attribute).doing("looking for links")?;
     }
     for (end, mac) in [(name, pair.mac), (pair.peer.as_str(), switch_side_mac(pair.mac))] {
@@ -190,6 +196,14 @@ pub(super) fn set_pair(
         }
     }
     Ok(())
+}
+
+/// What has to stand before a link is up. The gateway's link-local address must not wait for duplicate address detection:
+/// the kernel solicits on behalf of forwarded packets from it only (`ndisc_send_ns`, net/ipv6/ndisc.c). The other ends say
+/// nothing of their own.
+fn before_up(link: &str) -> io::Result<()> {
+    let (setting, value) = if link == GATEWAY_LINK { ("accept_dad", "0") } else { ("disable_ipv6", "1") };
+    sysctls::write(&format!("net/ipv6/conf/{link}/{setting}"), value)
 }
 
 fn stop_super_packets(ethtool: &mut Generic, ifindex: u32) -> Answer<()> {

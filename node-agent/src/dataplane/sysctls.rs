@@ -41,7 +41,7 @@ pub(super) fn read(paths: &BTreeSet<Sysctl>) -> BTreeMap<Sysctl, String> {
 }
 
 /// Writes a value.
-fn write(path: &str, value: &str) -> io::Result<()> {
+pub(super) fn write(path: &str, value: &str) -> io::Result<()> {
     match fs::write(file(path), value) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && is_global(path) => {
             initial_namespace::within(|| fs::write(file(path), value))
