@@ -8,13 +8,13 @@ use crate::{maps, packet::Verdict};
 /// Counts an event.
 #[inline(always)]
 pub fn count(event: Event) {
-    add(maps::events(event), 1);
+    increment(maps::events(event));
 }
 
 /// Counts a drop.
 #[inline(always)]
 pub fn dropped(reason: DropReason) {
-    add(maps::drops(reason), 1);
+    increment(maps::drops(reason));
 }
 
 /// What a question returns that is not the answer yet: the next one is asked. No verdict of the kernel's.
@@ -32,11 +32,10 @@ pub fn verdict(verdict: Verdict) -> i32 {
     }
 }
 
-/// Adds to a counter.
 #[inline(always)]
-pub fn add(counter: Option<*mut u64>, packets: u64) {
+fn increment(counter: Option<*mut u64>) {
     if let Some(counter) = counter {
         // SAFETY: a per-CPU value, and tc programs run to the end on their CPU.
-        unsafe { *counter += packets }
+        unsafe { *counter += 1 }
     }
 }

@@ -46,8 +46,9 @@ impl Upper {
         if packed == UNREADABLE {
             return Err(DropReason::Malformed);
         }
+        let packed = packed as u32;
         Ok(Self {
-            protocol: (packed & 0xff) as u32,
+            protocol: packed & 0xff,
             offset: (packed >> 8 & 0xffff) as usize,
             routed: packed & ROUTED != 0,
             later_fragment: packed & LATER != 0,
@@ -56,8 +57,8 @@ impl Upper {
 }
 
 // A subprogram returns one register: protocol in bits 0..8, offset in bits 8..24, then these.
-const ROUTED: u64 = 1 << 24;
-const LATER: u64 = 1 << 25;
+const ROUTED: u32 = 1 << 24;
+const LATER: u32 = 1 << 25;
 const UNREADABLE: u64 = u64::MAX;
 
 #[inline(always)]
@@ -69,28 +70,28 @@ fn is_extension(next: u32) -> bool {
 fn walk(packet: Packet, mut offset: u32, mut next: u32) -> u64 {
     let mut flags = 0;
     for _ in 0..MOST {
+        // The kinds of headers make many ways: they meet here.
+        (offset, next, flags) = (packet.forget(offset), packet.forget(next), packet.forget(flags));
         let mut header = [0_u16; 2];
         if packet.load(offset as usize, &mut header).is_err() {
             return UNREADABLE;
         }
         let length = u32::from(u16::from_be(header[0]) & 0xff);
-        match next {
-            FRAGMENT => {
-                if u16::from_be(header[1]) & 0xfff8 != 0 {
-                    flags |= LATER;
-                }
-                offset += 8;
-            }
-            AUTHENTICATION => offset += (length + 2) * 4,
-            ROUTING => {
-                flags |= ROUTED;
-                offset += (length + 1) * 8;
-            }
-            _ => offset += (length + 1) * 8,
+        let more = match next {
+            FRAGMENT => 8,
+            AUTHENTICATION => (length + 2) * 4,
+            _ => (length + 1) * 8,
+        };
+        if next == FRAGMENT && u16::from_be(header[1]) & 0xfff8 != 0 {
+            flags |= LATER;
         }
+        if next == ROUTING {
+            flags |= ROUTED;
+        }
+        offset += more;
         next = u32::from(u16::from_be(header[0]) >> 8);
         if !is_extension(next) || flags & LATER != 0 {
-            return flags | u64::from(offset & 0xffff) << 8 | u64::from(next);
+            return u64::from(packet.forget(flags | (offset & 0xffff) << 8 | next));
         }
     }
     UNREADABLE

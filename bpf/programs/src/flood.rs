@@ -11,12 +11,12 @@ use bpf_common::{
 use crate::{
     allowed::{Icmp6, ROUTER_SOLICITATION},
     bucket,
-    count::{self, count, verdict},
+    count::{count, dropped, verdict},
     encap::{is_resolved, leave, make_room, next_hop, write_outer},
     flow,
     frame::{Frame, IP4},
     maps,
-    packet::{Packet, Verdict},
+    packet::{__sk_buff, Packet, Verdict},
     path_mtu, segment,
 };
 
@@ -82,26 +82,33 @@ fn is_chatter(packet: Packet, frame: &Frame, message: Icmp6) -> bool {
 }
 
 /// Copies to all endpoints of the network but `except`, which is an interface index.
-///
-/// Counts at the end: the fewer ways there are through a turn of the loop, the fewer the verifier has to follow.
 #[inline(never)]
 fn to_endpoints(packet: Packet, network: u32, slots: u32, except: u32) -> u32 {
     packet.disown();
-    let (mut copied, mut failed) = (0, 0);
     for slot in 0..MAX_ENDPOINTS {
         if slot >= slots {
             break;
         }
-        let Some(endpoint) = maps::flood_endpoint(slot) else { break };
-        if endpoint.network != network || endpoint.ifindex == 0 || endpoint.ifindex == except {
-            continue;
-        }
-        let success = u64::from(packet.copy_to(endpoint.ifindex));
-        copied += success;
-        failed += 1 - success;
+        headway_copy_to_endpoint(packet.0, slot, network, except);
     }
-    count::add(maps::events(Event::FloodedLocal), copied);
-    count::add(maps::drops(DropReason::Room), failed);
+    0
+}
+
+/// Sends one copy to the endpoint in `slot`, if it is of the network.
+///
+/// A global function: the verifier checks it once, and not for each turn of the loop.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn headway_copy_to_endpoint(skb: *mut __sk_buff, slot: u32, network: u32, except: u32) -> u32 {
+    let Some(endpoint) = maps::flood_endpoint(slot) else { return 0 };
+    if endpoint.network != network || endpoint.ifindex == 0 || endpoint.ifindex == except {
+        return 0;
+    }
+    if Packet(skb).copy_to(endpoint.ifindex) {
+        count(Event::FloodedLocal);
+    } else {
+        dropped(DropReason::Room);
+    }
     0
 }
 
@@ -127,22 +134,19 @@ fn try_copy_to_peers(packet: Packet, frame: &Frame, network: u32, peers: u32) ->
     let settings = maps::settings().ok_or(DropReason::NoNextHop)?;
     let size = packet.forget(path_mtu::size(packet, frame));
     let first_word = packet.forget(flow::first_word(packet, frame, settings)?);
-    let mut how = packet.forget(u32::from(make_room(packet, frame)?));
+    let how = packet.forget(u32::from(make_room(packet, frame)?));
+    let last = peers - 1;
     packet.set_mark(0);
     for index in 0..MAX_FLOOD_NODES {
-        if index >= peers {
+        if index >= last {
             break;
         }
-        let Some(node) = maps::flood_node(index) else { break };
-        if index + 1 == peers {
-            how |= LAST;
-        }
-        let action = copy_to_peer(packet, network << 16 | node, size, first_word, how);
-        if action != TCX_DROP {
-            return Ok(action);
+        if let Some(node) = maps::flood_node(index) {
+            headway_copy_to_peer(packet.0, network << 16 | node, size, first_word, how);
         }
     }
-    Ok(TCX_DROP)
+    let node = maps::flood_node(last).ok_or(DropReason::NoNextHop)?;
+    Ok(headway_copy_to_peer(packet.0, network << 16 | node, size, first_word, how | LAST))
 }
 
 /// The kernel knows the packet as IPv6.
@@ -152,19 +156,24 @@ const LAST: u32 = 2;
 
 /// Sends one copy to a peer: the last one by the verdict, the others by a clone. `target` is network and node number.
 ///
-/// A function of its own, so that the verifier finds the same state after each turn of the loop, whichever way it took.
+/// A global function as well.
+#[unsafe(no_mangle)]
 #[inline(never)]
-fn copy_to_peer(packet: Packet, target: u32, size: u32, first_word: u32, how: u32) -> i32 {
+extern "C" fn headway_copy_to_peer(
+    skb: *mut __sk_buff,
+    target: u32,
+    size: u32,
+    first_word: u32,
+    how: u32,
+) -> i32 {
     let sid = Sid { node: target & 0xffff, network: target >> 16, behaviour: Behaviour::Flood };
-    verdict(copy(packet, sid, size, first_word, packet.forget(how)))
+    verdict(copy(Packet(skb), sid, size, first_word, how))
 }
 
 #[inline(always)]
 fn copy(packet: Packet, sid: Sid, size: u32, first_word: u32, how: u32) -> Verdict {
     let settings = maps::settings().ok_or(DropReason::NoNextHop)?;
     let node = maps::node(sid.node).ok_or(DropReason::NoNextHop)?;
-    // What is learned about the size here must not follow it into the next turn.
-    let size = packet.forget(size);
     if size > path_mtu::limit(sid.node, node, size) {
         return Err(DropReason::TooBig);
     }

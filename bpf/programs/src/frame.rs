@@ -24,7 +24,8 @@ const VID: u16 = 0x0fff_u16.to_be();
 /// An Ethernet header, in pieces that never need byte loads.
 pub type Header = [u16; 7];
 
-/// What the Ethernet header and the tags say.
+/// What the Ethernet header and the tags say. `repr(C)`: see [`crate::packet::__sk_buff`].
+#[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Frame {
     /// Destination MAC.

@@ -31,6 +31,7 @@ mod extension;
 mod flood;
 mod flow;
 mod frame;
+mod map;
 mod maps;
 mod nd;
 mod neighbour;
@@ -40,9 +41,10 @@ mod segment;
 mod too_big;
 mod uplink;
 
-use aya_ebpf::bindings::__sk_buff;
-
-use crate::{count::verdict, packet::Packet};
+use crate::{
+    count::verdict,
+    packet::{__sk_buff, Packet},
+};
 
 /// At a pod's host link and at the switch side of the gateway link.
 #[unsafe(no_mangle)]

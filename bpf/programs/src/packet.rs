@@ -3,7 +3,7 @@
 use core::{arch::asm, ffi::c_void};
 
 use aya_ebpf::{
-    bindings::{__sk_buff, bpf_adj_room_mode::BPF_ADJ_ROOM_MAC},
+    bindings::bpf_adj_room_mode::BPF_ADJ_ROOM_MAC,
     helpers::generated::{
         bpf_clone_redirect, bpf_csum_diff, bpf_redirect, bpf_skb_adjust_room, bpf_skb_change_head,
         bpf_skb_change_tail, bpf_skb_change_type, bpf_skb_load_bytes, bpf_skb_pull_data, bpf_skb_store_bytes,
@@ -13,6 +13,50 @@ use aya_ebpf::{
 use bpf_common::counters::DropReason;
 
 const PACKET_HOST: u32 = 0; // linux/if_packet.h
+
+/// The kernel's view of a packet (linux/bpf.h), as far as it is used here.
+///
+/// The kernel recognises the context of a global function by this name, in the object's type information (BTF). It takes
+/// BTF only if all names in it are identifiers of C, which rules out generic types in statics and in signatures, and so
+/// aya's maps and its `__sk_buff`; and only if members are in order: `repr(C)`.
+#[expect(non_camel_case_types, reason = "the kernel's name")]
+#[repr(C)]
+pub struct __sk_buff {
+    len: u32,
+    pkt_type: u32,
+    mark: u32,
+    queue_mapping: u32,
+    protocol: u32,
+    vlan_present: u32,
+    vlan_tci: u32,
+    vlan_proto: u32,
+    priority: u32,
+    ingress_ifindex: u32,
+    ifindex: u32,
+    tc_index: u32,
+    cb: [u32; 5],
+    hash: u32,
+    tc_classid: u32,
+    data: u32,
+    data_end: u32,
+    napi_id: u32,
+    family: u32,
+    remote_ip4: u32,
+    local_ip4: u32,
+    remote_ip6: [u32; 4],
+    local_ip6: [u32; 4],
+    remote_port: u32,
+    local_port: u32,
+    data_meta: u32,
+    flow_keys: u64,
+    tstamp: u64,
+    wire_len: u32,
+    gso_segs: u32,
+    sk: u64,
+    gso_size: u32,
+}
+
+const _: () = assert!(core::mem::offset_of!(__sk_buff, gso_size) == 176);
 
 /// A frame on its way through a program. The pointer is valid as long as the program runs.
 #[derive(Clone, Copy)]
@@ -102,10 +146,10 @@ impl Packet {
     /// A pointer to `T` at `offset`, if the linear part of the packet reaches that far.
     #[inline(always)]
     pub fn at<T>(&self, offset: usize) -> Result<*mut T, DropReason> {
-        let mut start = self.skb().data as usize + offset;
-        // The verifier ties the length check to this very sum, so the compiler must not take it apart again.
-        // SAFETY: no instruction at all.
-        unsafe { asm!("/* {0} */", inout(reg) start, options(pure, nomem, nostack, preserves_flags)) }
+        let mut start = self.skb().data as usize;
+        // The verifier ties the length check to this very sum, so the compiler must not take it apart.
+        // SAFETY: an addition.
+        unsafe { asm!("{0} += {1}", inout(reg) start, in(reg) offset, options(pure, nomem, nostack)) }
         if start + size_of::<T>() > self.skb().data_end as usize {
             Err(DropReason::Malformed)
         } else {
@@ -137,7 +181,7 @@ impl Packet {
             return Ok(());
         }
         // SAFETY: plain helper call.
-        done(unsafe { bpf_skb_pull_data(self.0, len) }, DropReason::Room)
+        done(unsafe { bpf_skb_pull_data(self.0.cast(), len) }, DropReason::Room)
     }
 
     /// Copies out of the packet, wherever its bytes lie.
@@ -155,7 +199,7 @@ impl Packet {
         let from = (&raw const *from).cast::<c_void>();
         // SAFETY: `from` points to size_of::<T>() readable bytes.
         let status =
-            unsafe { bpf_skb_store_bytes(self.0, offset as u32, from, size_of::<T>() as u32, flags) };
+            unsafe { bpf_skb_store_bytes(self.0.cast(), offset as u32, from, size_of::<T>() as u32, flags) };
         done(status, DropReason::Malformed)
     }
 
@@ -163,28 +207,31 @@ impl Packet {
     #[inline(always)]
     pub fn adjust_room(&self, difference: i32, flags: u64) -> Result<(), DropReason> {
         // SAFETY: plain helper call.
-        done(unsafe { bpf_skb_adjust_room(self.0, difference, BPF_ADJ_ROOM_MAC, flags) }, DropReason::Room)
+        done(
+            unsafe { bpf_skb_adjust_room(self.0.cast(), difference, BPF_ADJ_ROOM_MAC, flags) },
+            DropReason::Room,
+        )
     }
 
     /// Puts `len` bytes of zeros in front of the packet.
     #[inline(always)]
     pub fn change_head(&self, len: u32) -> Result<(), DropReason> {
         // SAFETY: plain helper call.
-        done(unsafe { bpf_skb_change_head(self.0, len, 0) }, DropReason::Room)
+        done(unsafe { bpf_skb_change_head(self.0.cast(), len, 0) }, DropReason::Room)
     }
 
     /// Cuts the packet to `len` bytes or pads it with zeros up to there. Linearises it.
     #[inline(always)]
     pub fn change_tail(&self, len: u32) -> Result<(), DropReason> {
         // SAFETY: plain helper call.
-        done(unsafe { bpf_skb_change_tail(self.0, len, 0) }, DropReason::Room)
+        done(unsafe { bpf_skb_change_tail(self.0.cast(), len, 0) }, DropReason::Room)
     }
 
     /// Removes the outermost tag; the kernel lifts the next one, if there is one, into its place.
     #[inline(always)]
     pub fn pop_tag(&self) -> Result<(), DropReason> {
         // SAFETY: plain helper call.
-        done(unsafe { bpf_skb_vlan_pop(self.0) }, DropReason::Room)
+        done(unsafe { bpf_skb_vlan_pop(self.0.cast()) }, DropReason::Room)
     }
 
     /// Makes the packet one that its next receiver takes for its own, without marks of an earlier one.
@@ -193,14 +240,14 @@ impl Packet {
         self.set_mark(0);
         // Fails for types beyond PACKET_OTHERHOST only, and those never reach tc ingress.
         // SAFETY: plain helper call.
-        let _ = unsafe { bpf_skb_change_type(self.0, PACKET_HOST) };
+        let _ = unsafe { bpf_skb_change_type(self.0.cast(), PACKET_HOST) };
     }
 
     /// Sends a copy out of `ifindex`; whether that worked.
     #[inline(always)]
     pub fn copy_to(&self, ifindex: u32) -> bool {
         // SAFETY: plain helper call.
-        unsafe { bpf_clone_redirect(self.0, ifindex, 0) == 0 }
+        unsafe { bpf_clone_redirect(self.0.cast(), ifindex, 0) == 0 }
     }
 }
 

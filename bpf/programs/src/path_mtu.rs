@@ -99,7 +99,7 @@ pub fn learn(packet: Packet, settings: &Settings) -> Option<()> {
     {
         return None;
     }
-    if maps::set_path_mtu(number, PathMtu { expires: now + LIFETIME, mtu, pad: 0 }) {
+    if maps::set_path_mtu(number, &PathMtu { expires: now + LIFETIME, mtu, pad: 0 }) {
         count(Event::PathMtuLearned);
     }
     Some(())
