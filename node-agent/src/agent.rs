@@ -1,8 +1,8 @@
 //! The one owner of the world: takes what happens, one thing after the other, and keeps the kernel up with it.
 
 mod requests;
-// cfgtest
-// mod tests;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fs, io,

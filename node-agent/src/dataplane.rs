@@ -3,8 +3,8 @@
 //! The agent sees the kernel through [`Kernel`] only; [`linux`] is the real one, [`fake`] one in memory for tests.
 
 mod addresses;
-// cfgtest
-// pub mod fake;
+#[cfg(test)]
+pub mod fake;
 mod files;
 mod initial_namespace;
 pub mod leftovers;

@@ -83,6 +83,16 @@ impl Reconciler {
         tried
     }
 
+    /// Takes one step ahead of the next pass.
+    ///
+    /// # Errors
+    /// If it was not taken.
+    pub fn take(&mut self, step: Step) -> Result<(), StepError> {
+        self.kernel.apply(&step)?;
+        self.actual.apply(step);
+        Ok(())
+    }
+
     /// Everything is as desired: what earlier agents have left beside it can go.
     pub fn settled(&mut self) {
         if let Err(error) = self.kernel.settled() {

@@ -2,10 +2,10 @@
 
 use agent_api::{
     Activate, Assignment, Check, ErrorKind, Gc, HeadroomOutcome, Readiness, Refusal, Release, Reply, Reserve,
-    Verb,
+    Verb, names,
 };
 use agent_core::{
-    dataplane::{Attached, Dataplane, Program},
+    dataplane::{Attached, Dataplane, Entry, PodLink, Program, Step},
     desired::desired,
     ipam,
     lease::{Lease, State, Timestamp},
@@ -64,19 +64,20 @@ impl Agent {
         if lease.nonce != request.nonce {
             return Err(unknown());
         }
-        let mut lease = lease.clone();
-        lease.state = State::Active {
-            at: clock::now(),
-            ifindex: request.host_ifindex,
-            headroom: request.headroom.clone(),
-        };
+        let (mut lease, ifindex) = (lease.clone(), request.host_ifindex);
+        // First: a program must not come to sit on a link that is not the pod's.
+        let link = Entry::PodLink(names::host_ifname(&lease.key), PodLink { ifindex });
+        self.reconciler
+            .take(Step::Set(link))
+            .map_err(|error| refuse(ErrorKind::Invalid, error.to_string()))?;
+        lease.state = State::Active { at: clock::now(), ifindex, headroom: request.headroom.clone() };
         self.store.lease(&lease).map_err(not_stored)?;
         let key = lease.key.clone();
         self.world.apply(Event::Leased(Box::new(lease)));
         self.reconciler.pass(&self.world);
-        let missing = missing(request.host_ifindex, &desired(&self.world), self.reconciler.actual());
+        let missing = missing(ifindex, &desired(&self.world), self.reconciler.actual());
         if missing.is_empty() {
-            info!(%key, ifindex = request.host_ifindex, "endpoint attached");
+            info!(%key, ifindex, "endpoint attached");
             return Ok(());
         }
         let failures: Vec<&str> = self.reconciler.failures().collect();
