@@ -236,11 +236,10 @@ impl Node {
     pub fn print_log(&self) {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
-        eprintln!(
-            "----- {}: last lines of the agent's log\n{}",
-            self.name,
-            lines[lines.len().saturating_sub(60)..].join("\n")
-        );
+        eprintln!("----- {}: last lines of the agent's log", self.name);
+        for line in &lines[lines.len().saturating_sub(60)..] {
+            eprintln!("{line:.300}");
+        }
     }
 
     /// A runtime on this node.

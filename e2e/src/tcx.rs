@@ -1,8 +1,10 @@
-//! Somebody else's tcx program on a link: counts packets and passes them on.
+//! Somebody else's program on a link, at tcx or clsact: counts packets and passes them on.
 
 use std::{
-    io,
+    ffi::CString,
+    fs, io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    path::Path,
 };
 
 use crate::Netns;
@@ -11,33 +13,54 @@ use crate::Netns;
 const MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const PROG_LOAD: libc::c_long = 5;
+const OBJ_PIN: libc::c_long = 6;
 const LINK_CREATE: libc::c_long = 28;
 const MAP_TYPE_ARRAY: u32 = 2;
 const PROG_TYPE_SCHED_CLS: u32 = 3;
 const TCX_INGRESS: u32 = 46;
 
-/// An attached counter; detached on drop.
+/// An attached counter; at tcx it is detached on drop.
 #[derive(Debug)]
-pub struct TcxCounter {
+pub struct Counter {
     map: OwnedFd,
-    _link: OwnedFd,
+    _link: Option<OwnedFd>,
 }
 
-impl TcxCounter {
-    /// Attaches one behind the programs that are there.
+impl Counter {
+    /// Attaches one at tcx ingress, behind the programs that are there.
     ///
     /// # Panics
     /// The kernel refuses.
     #[must_use]
     #[track_caller]
-    pub fn attach(netns: &Netns, link: &str) -> Self {
+    pub fn at_tcx(netns: &Netns, link: &str) -> Self {
         let ifindex = netns.ifindex(link);
-        let map = descriptor(MAP_CREATE, &mut [MAP_TYPE_ARRAY, 4, 8, 1]);
+        let map = counting_map();
         let program = load(&map);
         let flags = 0;
         // The interface index means one of the namespace of the caller.
         let link = netns.enter(|| descriptor(LINK_CREATE, &mut [raw(&program), ifindex, TCX_INGRESS, flags]));
-        Self { map, _link: link }
+        Self { map, _link: Some(link) }
+    }
+
+    /// Attaches one as clsact filter, for ingress. `bpffs`: where it can be pinned for a moment, so that tc finds it.
+    ///
+    /// # Panics
+    /// The kernel or tc refuses.
+    #[must_use]
+    #[track_caller]
+    pub fn at_clsact(netns: &Netns, link: &str, bpffs: &Path) -> Self {
+        let map = counting_map();
+        let program = load(&map);
+        let pin = bpffs.join("foreign");
+        let path = CString::new(pin.as_os_str().as_encoded_bytes()).expect("a path has no zero byte");
+        let [low, high] = halves(path.as_ptr() as u64);
+        call(OBJ_PIN, &mut [low, high, raw(&program), 0]).expect("pin the program");
+        netns.run(&format!("tc qdisc add dev {link} clsact"));
+        let pinned = pin.display();
+        netns.run(&format!("tc filter add dev {link} ingress bpf direct-action object-pinned {pinned}"));
+        fs::remove_file(&pin).expect("unpin the program");
+        Self { map, _link: None }
     }
 
     /// Packets seen so far.
@@ -55,7 +78,11 @@ impl TcxCounter {
     }
 }
 
-/// `map[0] += 1; return TCX_NEXT`
+fn counting_map() -> OwnedFd {
+    descriptor(MAP_CREATE, &mut [MAP_TYPE_ARRAY, 4, 8, 1])
+}
+
+/// `map[0] += 1; return TCX_NEXT`, which for clsact is `TC_ACT_UNSPEC`
 fn load(map: &OwnedFd) -> OwnedFd {
     let instruction = |code: u8, registers: u8, offset: i16, immediate: i32| {
         let [a, b] = offset.to_ne_bytes();

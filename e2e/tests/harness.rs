@@ -14,7 +14,7 @@ use e2e::{
     site::Site,
     stream::Stream,
     tcp::{self, Amount},
-    tcx::TcxCounter,
+    tcx::Counter,
     udp,
     underlay::{Fabric, Plan, Underlay},
     vxlan::Vxlan,
@@ -153,7 +153,7 @@ fn a_foreign_tcx_program_counts_and_passes_on() {
     let site = Site::new();
     let underlay = underlay(&site, Fabric::Bridge);
     let [a, b] = [0, 1].map(|i| &underlay.hosts[i]);
-    let (first, second) = (TcxCounter::attach(&b.netns, "eth0"), TcxCounter::attach(&b.netns, "eth0"));
+    let (first, second) = (Counter::at_tcx(&b.netns, "eth0"), Counter::at_tcx(&b.netns, "eth0"));
     let output = e2e::pod::ping(&a.netns, b.address4.into(), "-c 5 -i 0.01");
     assert!(output.status.success());
     assert!(first.packets() >= 5 && second.packets() >= 5, "{} {}", first.packets(), second.packets());

@@ -30,6 +30,9 @@ fn resolution_for_pods_never_leaves_the_node() {
     root_or_skip!();
     let cluster = CLUSTER.alone();
     let pods = [cluster.a().add_pod("r1"), cluster.a().add_pod("r2"), cluster.b().add_pod("r3")];
+    for pod in &pods {
+        let _ready = settled(pod, frame::link_local(pod.mac()));
+    }
     let captures = [1, 2, 3].map(|node| Capture::start(&cluster.node(node).netns, "eth0"));
     for from in &pods {
         from.netns.run("ip neigh flush all");

@@ -113,11 +113,11 @@ fn after_a_reboot_pods_get_addresses_and_nothing_is_leaked() {
     assert_eq!(endpoints, 10);
 }
 
-/// The version folder of the pinned maps.
+/// The version folder of the pinned maps: `<major>-<minor>`, since bpffs takes no dots.
 fn layout(bpf: &Path) -> String {
     let names = std::fs::read_dir(bpf).expect("list the bpffs").flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    names.into_iter().find(|name| name.contains('.')).expect("the maps are below <major>.<minor>")
+    names.into_iter().find(|name| name.contains('-')).expect("the maps are below <major>-<minor>")
 }
 
 #[test]
@@ -126,10 +126,10 @@ fn maps_of_a_newer_major_stop_adds_and_leave_traffic_alone() {
     let cluster = Cluster::builder().start();
     let (near, far) = (cluster.a().add_pod("near"), cluster.b().add_pod("far"));
     let bpf = cluster.a().folder.join("bpf");
-    let major: u32 = layout(&bpf).split('.').next().and_then(|major| major.parse().ok()).expect("a number");
+    let major: u32 = layout(&bpf).split('-').next().and_then(|major| major.parse().ok()).expect("a number");
     cluster.a().stop_agent();
     // What a downgrade by one major finds.
-    std::fs::rename(bpf.join(layout(&bpf)), bpf.join(format!("{}.0", major + 1))).expect("rename the layout");
+    std::fs::rename(bpf.join(layout(&bpf)), bpf.join(format!("{}-0", major + 1))).expect("rename the layout");
     cluster.a().spawn_agent();
     wait_until("the agent says so", PATIENCE, || cluster.a().log().to_lowercase().contains("newer"));
     near.assert_pings(far.ip4());
@@ -145,8 +145,8 @@ fn maps_of_a_newer_minor_are_served() {
     let (near, far) = (cluster.a().add_pod("near"), cluster.b().add_pod("far"));
     let bpf = cluster.a().folder.join("bpf");
     let layout = layout(&bpf);
-    let (major, minor) = layout.split_once('.').expect("<major>.<minor>");
-    let newer = format!("{major}.{}", minor.parse::<u32>().expect("a number") + 1);
+    let (major, minor) = layout.split_once('-').expect("<major>-<minor>");
+    let newer = format!("{major}-{}", minor.parse::<u32>().expect("a number") + 1);
     cluster.a().stop_agent();
     std::fs::rename(bpf.join(&layout), bpf.join(newer)).expect("rename the layout");
     cluster.a().start_agent();
