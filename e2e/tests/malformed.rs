@@ -15,7 +15,7 @@ type Environment = BTreeMap<&'static str, String>;
 
 /// Runs the plugin with an edited environment and any input; nothing may come of it.
 fn run(node: &Node, verb: &str, edit: impl Fn(&mut Environment), input: &[u8]) -> Invocation {
-    let pod = node.unattached_pod("m");
+    let pod = node.unattached_pod("malformed");
     let runtime = node.runtime();
     let mut environment = runtime.environment(verb, Some(&pod.attachment));
     edit(&mut environment);
@@ -45,7 +45,7 @@ fn input(node: &Node, edit: impl Fn(&mut Value)) -> Vec<u8> {
 #[test]
 fn every_missing_variable_is_named() {
     root_or_skip!();
-    let cluster = CLUSTER.beside_others();
+    let cluster = CLUSTER.alone();
     let node = cluster.a();
     let good = input(node, |_| {});
     for (verb, needed) in [
@@ -73,7 +73,7 @@ fn every_missing_variable_is_named() {
 #[test]
 fn hostile_names_are_refused() {
     root_or_skip!();
-    let cluster = CLUSTER.beside_others();
+    let cluster = CLUSTER.alone();
     let node = cluster.a();
     let good = input(node, |_| {});
     let long = "x".repeat(70_000);
@@ -96,7 +96,7 @@ fn hostile_names_are_refused() {
 #[test]
 fn malformed_input_is_refused() {
     root_or_skip!();
-    let cluster = CLUSTER.beside_others();
+    let cluster = CLUSTER.alone();
     let node = cluster.a();
     let deep = "[".repeat(100_000);
     let texts: [&[u8]; 8] =
@@ -136,7 +136,7 @@ fn malformed_input_is_refused() {
 #[test]
 fn what_is_not_supported_yet_is_said() {
     root_or_skip!();
-    let cluster = CLUSTER.beside_others();
+    let cluster = CLUSTER.alone();
     let node = cluster.a();
     type Edit = (&'static str, fn(&mut Value));
     let edits: [Edit; 5] = [
@@ -161,7 +161,7 @@ fn what_is_not_supported_yet_is_said() {
 #[test]
 fn the_nodes_own_namespace_is_refused() {
     root_or_skip!();
-    let cluster = CLUSTER.beside_others();
+    let cluster = CLUSTER.alone();
     let node = cluster.a();
     let own = |environment: &mut Environment| {
         environment.insert("CNI_NETNS", node.netns.path().display().to_string());
@@ -173,7 +173,7 @@ fn the_nodes_own_namespace_is_refused() {
 #[test]
 fn without_a_command_the_plugin_introduces_itself() {
     root_or_skip!();
-    let cluster = CLUSTER.beside_others();
+    let cluster = CLUSTER.alone();
     let invocation = cluster.a().runtime().invoke(&host::plugin_binary(), &Environment::new(), b"");
     assert!(invocation.success && invocation.stdout.is_empty(), "{invocation:?}");
     assert!(invocation.stderr.contains("1.1.0"), "{invocation:?}");
@@ -182,7 +182,7 @@ fn without_a_command_the_plugin_introduces_itself() {
 #[test]
 fn garbage_collection_without_a_list_is_an_error() {
     root_or_skip!();
-    let cluster = CLUSTER.beside_others();
+    let cluster = CLUSTER.alone();
     let node = cluster.a();
     let pod = node.add_pod("survives");
     let environment = node.runtime().environment("GC", None::<&Attachment>);
@@ -199,7 +199,7 @@ fn the_agents_socket_survives_garbage() {
         time::Duration,
     };
     root_or_skip!();
-    let cluster = CLUSTER.beside_others();
+    let cluster = CLUSTER.alone();
     let node = cluster.a();
     let huge = vec![b'x'; 4 << 20];
     let lines: [&[u8]; 6] = [
@@ -226,7 +226,7 @@ fn the_agents_socket_survives_garbage() {
 #[test]
 fn wrong_configurations_name_the_field() {
     root_or_skip!();
-    let cluster = CLUSTER.beside_others();
+    let cluster = CLUSTER.alone();
     let node = cluster.a();
     type Edit = (&'static str, fn(&mut Value));
     let edits: [Edit; 12] = [
