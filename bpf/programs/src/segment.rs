@@ -4,10 +4,17 @@
 //! endpoint program --redirect--> hws0 ==(no segmentation offload: cut in software)==> hws1 --> segment program
 //! ```
 //! What the far end has to know travels in the packet's mark, which veth keeps within a namespace.
+//!
+//! The detour takes longer than the direct way, because hws1 receives from a queue. A small packet behind a super-packet of its
+//! flow would overtake its segments, so it takes the detour too while they may still be under way.
 
-use bpf_common::counters::{DropReason, Event};
+use bpf_common::{
+    counters::{DropReason, Event},
+    names::SEGMENTED_SLOTS,
+};
 
 use crate::{
+    bucket,
     count::count,
     encap::{self, Sender},
     flood,
@@ -20,7 +27,32 @@ const NETWORK: u32 = 0xffff;
 /// The local copies have been made; the peers' are missing.
 const FLOOD: u32 = 1 << 16;
 
-/// Sends a unicast super-packet through the segmenter.
+/// How long segments may wait in the queue, nanoseconds: a thousand packets (net.core.netdev_max_backlog) take far
+/// less.
+const UNDER_WAY: u64 = 50_000_000;
+
+/// Whether a frame has to take the detour: a super-packet, or what would overtake one of its flow. Flows are told apart by as
+/// many bits of their label as `SEGMENTED` has slots; one that shares a slot takes the detour needlessly.
+#[inline(always)]
+pub fn is_due(packet: Packet, label: u32) -> bool {
+    let Some(last) = maps::segmented(label % SEGMENTED_SLOTS) else { return false };
+    // SAFETY: a value of a map, alive until the program ends. It is read and written as a whole.
+    let last = unsafe { &mut *last };
+    if packet.gso_size() != 0 {
+        *last = bucket::now();
+        return true;
+    }
+    if *last == 0 {
+        return false;
+    }
+    let under_way = bucket::now().saturating_sub(*last) < UNDER_WAY;
+    if !under_way {
+        *last = 0;
+    }
+    under_way
+}
+
+/// Sends a unicast frame through the segmenter.
 #[inline(always)]
 pub fn hand_over(packet: Packet, network: u32) -> Verdict {
     through(packet, network)

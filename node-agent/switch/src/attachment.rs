@@ -12,6 +12,7 @@ use nix::{errno::Errno, net::if_::if_indextoname};
 
 use crate::{
     error::Error,
+    pinned_link::take_down,
     switch::{Switch, classifier, links},
 };
 
@@ -85,16 +86,12 @@ impl Switch {
         Ok(())
     }
 
-    /// Takes the program off the interface, if it is there.
+    /// Takes the program off the interface, if it is there. No packet is passed to it any more when this returns.
     ///
     /// # Errors
-    /// If the pin cannot be removed.
+    /// If the kernel refuses, or the pin cannot be removed.
     pub fn detach(&mut self, program: Program, ifindex: u32) -> Result<(), Error> {
-        let pin = self.pin(program, ifindex);
-        match fs::remove_file(&pin) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            result => result.map_err(Error::file("removing", pin)),
-        }
+        take_down(&self.pin(program, ifindex))
     }
 
     /// All links that are pinned, by program and interface index.

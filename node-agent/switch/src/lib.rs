@@ -15,6 +15,7 @@ mod bpffs;
 mod counters;
 mod error;
 mod layout;
+mod pinned_link;
 mod switch;
 mod table;
 

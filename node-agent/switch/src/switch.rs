@@ -24,6 +24,7 @@ use crate::{
     counters::Counters,
     error::Error,
     layout::Layout,
+    pinned_link::take_down,
     table::{Bounds, Hash, Prefixes, Slots, Table},
 };
 
@@ -189,7 +190,7 @@ impl Switch {
 /// # Errors
 /// If a pin cannot be removed.
 pub fn remove_all(dir: &Path) -> Result<(), Error> {
-    let mut outcome = remove_folder(&links(dir));
+    let mut outcome = remove_links(&links(dir));
     for layout in Layout::present(dir)? {
         outcome = outcome.and(remove_folder(&layout.folder(dir)));
     }
@@ -199,6 +200,19 @@ pub fn remove_all(dir: &Path) -> Result<(), Error> {
 /// Where links are pinned.
 pub(crate) fn links(dir: &Path) -> PathBuf {
     dir.join("links")
+}
+
+fn remove_links(folder: &Path) -> Result<(), Error> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(Error::file("reading", folder))?,
+    };
+    let mut outcome = Ok(());
+    for entry in entries {
+        let pin = entry.map_err(Error::file("reading", folder))?.path();
+        outcome = outcome.and(take_down(&pin));
+    }
+    outcome.and(remove_folder(folder))
 }
 
 fn remove_folder(folder: &Path) -> Result<(), Error> {

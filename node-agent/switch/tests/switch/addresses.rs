@@ -32,7 +32,13 @@ fn reply(from: Mac, sender: Ipv4Addr, to: &Pod, target: Ipv4Addr) -> Vec<u8> {
 }
 
 /// A solicitation by `from` with source `asker` and these options.
-fn solicitation(from: &Pod, asker: Ipv6Addr, target: Ipv6Addr, to: (Ipv6Addr, Mac), options: &[u8]) -> Vec<u8> {
+fn solicitation(
+    from: &Pod,
+    asker: Ipv6Addr,
+    target: Ipv6Addr,
+    to: (Ipv6Addr, Mac),
+    options: &[u8],
+) -> Vec<u8> {
     let message = discovery(SOLICITATION, 0, target, options);
     ethernet(to.1, from.mac(), IP6, &icmp6(asker, to.0, &message))
 }
@@ -62,7 +68,8 @@ fn arp_for_derived_addresses_is_answered_on_the_spot() {
         }
     }
     // A priority tag comes back with the answer.
-    let arp = Arp { operation: 1, sender_mac: pod.mac(), sender: own, target_mac: [0; 6], target: address4(2, 7) };
+    let arp =
+        Arp { operation: 1, sender_mac: pod.mac(), sender: own, target_mac: [0; 6], target: address4(2, 7) };
     pod.tap.send(&tagged(BROADCAST, pod.mac(), &[(0x8100, 0xe000)], ARP, &arp.packet()));
     let arp = Arp {
         operation: 2,
@@ -190,9 +197,8 @@ fn duplicate_address_probes_are_answered_for_who_exists() {
     let (pod, _other) = (node.add_pod(10), node.add_pod(11));
     let nonce = [14, 1, 1, 2, 3, 4, 5, 6];
     let all_nodes = ("ff02::1".parse().unwrap(), [0x33, 0x33, 0, 0, 0, 1]);
-    let probe = |target: Ipv6Addr| {
-        solicitation(&pod, Ipv6Addr::UNSPECIFIED, target, solicited_node(target), &nonce)
-    };
+    let probe =
+        |target: Ipv6Addr| solicitation(&pod, Ipv6Addr::UNSPECIFIED, target, solicited_node(target), &nonce);
     for target in [address6(1, 11), link_local(1, 11), address6(1, 1)] {
         let owner = if target == address6(1, 1) { mac(1, 1) } else { mac(1, 11) };
         pod.tap.send(&probe(target));

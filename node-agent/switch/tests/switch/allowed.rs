@@ -89,7 +89,11 @@ fn forged_discovery(pod: &Pod) -> Vec<(&'static str, DropReason, Vec<u8>)> {
             NdTarget,
             to_all_nodes(own, &advertise(own, &[nonce.as_slice(), &others].concat())),
         ),
-        ("an NA with an empty option", NdTarget, to_all_nodes(own, &advertise(own, &[2, 0, 1, 2, 3, 4, 5, 6]))),
+        (
+            "an NA with an empty option",
+            NdTarget,
+            to_all_nodes(own, &advertise(own, &[2, 0, 1, 2, 3, 4, 5, 6])),
+        ),
         ("an NA with half an option", NdTarget, to_all_nodes(own, &advertise(own, &[2, 1, 0]))),
         ("an NA with options without end", NdTarget, to_all_nodes(own, &advertise(own, &nonce.repeat(9)))),
         ("an NA behind options", NdTarget, hidden(&advertise(address6(1, 11), &mine))),
@@ -147,7 +151,11 @@ fn forged_frames_are_dropped() {
     foreign[15] = 6;
     for (what, wanted, frame) in [
         ("another's MAC", DropReason::SourceMac, ethernet(mac(2, 10), mac(1, 11), IP4, &data)),
-        ("another's MAC in a VLAN", DropReason::SourceMac, tagged(BROADCAST, mac(1, 11), &three[1..2], IP4, &data)),
+        (
+            "another's MAC in a VLAN",
+            DropReason::SourceMac,
+            tagged(BROADCAST, mac(1, 11), &three[1..2], IP4, &data),
+        ),
         ("ARP with another's MAC", DropReason::ArpSender, arp(mac(1, 11), own)),
         ("ARP with another's IP", DropReason::ArpSender, arp(pod.mac(), address4(1, 11))),
         ("ARP of another network type", DropReason::Malformed, foreign),
@@ -166,14 +174,18 @@ fn what_is_the_pods_own_passes() {
     let wire = Wire::new(&mut node, 2);
     let pod = node.add_pod(10);
     let (own, peer) = (address6(1, 10), mac(2, 10));
-    let message = |source| icmp6(source, address6(2, 10), &discovery(ADVERTISEMENT, 0, own, &link_layer(2, pod.mac())));
+    let message =
+        |source| icmp6(source, address6(2, 10), &discovery(ADVERTISEMENT, 0, own, &link_layer(2, pod.mac())));
     let atomic = [vec![UDP, 0, 0, 0, 0, 0, 0, 9], udp((1, 2), b"x")].concat();
     let later = [vec![ICMP6, 0, 0, 8, 0, 0, 0, 9], vec![134; 16]].concat();
     for (what, packet) in [
         ("its own advertisement", message(own)),
         ("the same from its link-local address", message(link_local(1, 10))),
         ("options", extended(60, &[options(UDP), udp((1, 2), b"x")].concat())),
-        ("an authentication header", extended(51, &[vec![UDP, 1, 0, 0], vec![0; 8], udp((1, 2), b"x")].concat())),
+        (
+            "an authentication header",
+            extended(51, &[vec![UDP, 1, 0, 0], vec![0; 8], udp((1, 2), b"x")].concat()),
+        ),
         ("an atomic fragment", extended(44, &atomic)),
         ("a later fragment", extended(44, &later)),
         ("no next header", extended(59, &[])),
@@ -185,7 +197,13 @@ fn what_is_the_pods_own_passes() {
         assert_eq!(wire.expect(what, UNICAST)[54..], frame, "{what}");
     }
     // Within a VLAN addresses mean what they mean there.
-    let frame = tagged(peer, pod.mac(), &[(0x8100, 5)], IP4, &ip4([172, 16, 0, 1].into(), [172, 16, 0, 2].into(), UDP, &[0; 8]));
+    let frame = tagged(
+        peer,
+        pod.mac(),
+        &[(0x8100, 5)],
+        IP4,
+        &ip4([172, 16, 0, 1].into(), [172, 16, 0, 2].into(), UDP, &[0; 8]),
+    );
     pod.tap.send(&frame);
     assert_eq!(wire.expect("IPv4 in a VLAN", UNICAST)[54..], frame);
 }
@@ -263,7 +281,13 @@ fn a_frame_that_a_pod_sends_back_does_not_circle() {
     need_root!();
     let mut node = Node::new(1);
     let (a, b) = (node.add_pod(10), node.add_pod(11));
-    let packet = Ip6 { source: address6(1, 10), destination: address6(1, 11), next_header: 59, class: 0, hop_limit: 9 };
+    let packet = Ip6 {
+        source: address6(1, 10),
+        destination: address6(1, 11),
+        next_header: 59,
+        class: 0,
+        hop_limit: 9,
+    };
     let frame = ethernet(b.mac(), a.mac(), IP6, &packet.packet(&[]));
     a.tap.send(&frame);
     let arrived = b.tap.expect("the frame", |arrived| arrived == frame);

@@ -24,7 +24,8 @@ fn unicast(from: (u16, u16), to: (u16, u16)) -> Vec<(&'static str, Vec<u8>)> {
         ip6(address6(from.0, from.1), address6(to.0, to.1), UDP, &udp((1000, 2000), &vec![7; len]))
     };
     let plain = |protocol, payload: &[u8]| ethernet(destination, source, protocol, payload);
-    let tags = |tags: &[(u16, u16)], protocol, payload: &[u8]| tagged(destination, source, tags, protocol, payload);
+    let tags =
+        |tags: &[(u16, u16)], protocol, payload: &[u8]| tagged(destination, source, tags, protocol, payload);
     vec![
         ("IPv4", plain(IP4, &packet4(100))),
         ("IPv4 without payload", plain(IP4, &packet4(0))),
@@ -55,7 +56,10 @@ fn to_many(source: Mac) -> Vec<(&'static str, Vec<u8>)> {
         ("tagged broadcast", tagged(BROADCAST, source, &[(TAG, 7)], MADE_UP, &[1; 60])),
         ("IPv4 multicast", ethernet(multicast, source, IP4, &mdns4)),
         ("IPv6 multicast", ethernet(multicast6, source, IP6, &mdns6)),
-        ("spanning tree", ethernet([1, 0x80, 0xc2, 0, 0, 0], source, 38, &[[0x42, 0x42, 3], [0; 3]].concat())),
+        (
+            "spanning tree",
+            ethernet([1, 0x80, 0xc2, 0, 0, 0], source, 38, &[[0x42, 0x42, 3], [0; 3]].concat()),
+        ),
     ]
 }
 

@@ -22,13 +22,8 @@ fn packet4(class: u8) -> Vec<u8> {
 }
 
 fn packet6(class: u8) -> Vec<u8> {
-    let header = Ip6 {
-        source: address6(2, 10),
-        destination: address6(1, 10),
-        next_header: UDP,
-        class,
-        hop_limit: 64,
-    };
+    let header =
+        Ip6 { source: address6(2, 10), destination: address6(1, 10), next_header: UDP, class, hop_limit: 64 };
     header.packet(&udp((1, 2), b"hello"))
 }
 
@@ -74,7 +69,8 @@ fn congestion_marks_reach_the_inner_packet() {
 /// Version, traffic class and flow label of the outer header of `frame`, sent to a pod on node 2.
 fn first_word(node: &Node, wire: &Wire, pod: &crate::pod::Pod, frame: &[u8]) -> (u32, u32) {
     pod.tap.send(frame);
-    let outer = wire.tap.expect("an encapsulated frame", |arrived| arrived.len() > 54 && arrived[54..] == *frame);
+    let outer =
+        wire.tap.expect("an encapsulated frame", |arrived| arrived.len() > 54 && arrived[54..] == *frame);
     let word = u32::from_be_bytes(outer[14..18].try_into().unwrap());
     assert_eq!(word >> 28, 6, "{}", node.number);
     (word >> 20 & 0xff, word & 0xf_ffff)
@@ -113,7 +109,13 @@ fn class_and_flow_label_follow_the_inner_packet() {
     let made_up = |to, octet| label(&ethernet(to, pod.mac(), MADE_UP, &[octet; 50]));
     assert_eq!(made_up(mac(2, 10), 1), made_up(mac(2, 10), 2));
     assert_ne!(made_up(mac(2, 10), 1), made_up(mac(2, 11), 1));
-    let tagged = tagged(mac(2, 10), pod.mac(), &[(0x8100, 7)], IP4, &ip4(address4(1, 10), to4, UDP, &udp((1, 2), b"")));
+    let tagged = tagged(
+        mac(2, 10),
+        pod.mac(),
+        &[(0x8100, 7)],
+        IP4,
+        &ip4(address4(1, 10), to4, UDP, &udp((1, 2), b"")),
+    );
     assert_eq!(label(&tagged), first, "nor is the tag");
 }
 

@@ -31,7 +31,10 @@ fn each_peer_and_each_endpoint_gets_one_copy() {
     let mut peers: Vec<_> = (0..4)
         .map(|_| {
             let outer = wire.expect("a copy", FLOOD);
-            assert_eq!((&outer[..6], &outer[6..12], &outer[54..]), (&wire.far[..], &wire.near[..], &*broadcast(1)));
+            assert_eq!(
+                (&outer[..6], &outer[6..12], &outer[54..]),
+                (&wire.far[..], &wire.near[..], &*broadcast(1))
+            );
             assert_eq!(addresses(&outer).0, in_locator(1, 0, 1));
             addresses(&outer).1
         })
@@ -164,9 +167,7 @@ fn a_storm_is_bounded_and_spares_unicast() {
     for _ in 0..50 {
         node.gateway.send(&ethernet(BROADCAST, mac(1, 1), MADE_UP, &[3; 46]));
     }
-    wait_for("the gateway's limit", || {
-        (node.drops(DropReason::StormLimit) > 200 - flooded).then_some(())
-    });
+    wait_for("the gateway's limit", || (node.drops(DropReason::StormLimit) > 200 - flooded).then_some(()));
     node.set_network(|network| network.storm_rate = 0);
     let reason = node.drop_by("no broadcast at all", || {
         other.tap.send(&ethernet(BROADCAST, other.mac(), MADE_UP, &[3; 46]));

@@ -4,9 +4,7 @@ use bpf_common::counters::{DropReason, Event};
 
 use crate::{
     node::{Node, address4, address6, in_locator, mac},
-    packets::{
-        BROADCAST, ICMP6, IP4, IP6, Ip6, MADE_UP, UDP, ethernet, icmp6, ip4, ip6, tagged, udp,
-    },
+    packets::{BROADCAST, ICMP6, IP4, IP6, Ip6, MADE_UP, UDP, ethernet, icmp6, ip4, ip6, tagged, udp},
     root::need_root,
     tap::Tap,
     wire::{FLOOD, UNICAST, Wire},
@@ -35,9 +33,10 @@ fn wrong_outside(wire: &Wire) -> Vec<(&'static str, DropReason, Vec<u8>)> {
     };
     let source = |address| with(&move |header: &mut Ip6| header.source = address);
     let to = |function, low| with(&move |header: &mut Ip6| header.destination = in_locator(1, function, low));
-    let mut short = wire.from_peer(UNICAST, &inner());
+    let mut short = wire.sent_by_peer(UNICAST, &inner());
     short.truncate(short.len() - 1);
-    let segments = [&[143, 2, 4, 0, 0, 0, 0, 0], in_locator(1, UNICAST, 0).octets().as_slice(), &inner()].concat();
+    let segments =
+        [&[143, 2, 4, 0, 0, 0, 0, 0], in_locator(1, UNICAST, 0).octets().as_slice(), &inner()].concat();
     vec![
         ("behaviour 2", UnknownSid, to(0xe006, 0)),
         ("network 2", UnknownSid, to(0xe008, 0)),
@@ -58,8 +57,8 @@ fn wrong_outside(wire: &Wire) -> Vec<(&'static str, DropReason, Vec<u8>)> {
             wire.outer(&header, &segments)
         }),
         ("a byte missing", Truncated, short),
-        ("less than an Ethernet header", Malformed, wire.from_peer(UNICAST, &inner()[..13])),
-        ("nothing inside", Malformed, wire.from_peer(UNICAST, &[])),
+        ("less than an Ethernet header", Malformed, wire.sent_by_peer(UNICAST, &inner()[..13])),
+        ("nothing inside", Malformed, wire.sent_by_peer(UNICAST, &[])),
     ]
 }
 
@@ -94,7 +93,7 @@ fn wrong_packets_are_dropped_by_reason() {
     }
     for (what, wanted, inner) in wrong_inside() {
         for function in [UNICAST, FLOOD] {
-            let frame = wire.from_peer(function, &inner);
+            let frame = wire.sent_by_peer(function, &inner);
             assert_eq!(node.drop_by(what, || wire.tap.send(&frame)), wanted, "{what}");
         }
     }
@@ -108,25 +107,25 @@ fn right_packets_are_switched() {
     let wire = Wire::new(&mut node, 2);
     let (pod, other) = (node.add_pod(10), node.add_pod(11));
     // By destination; Ethernet padding behind the outer packet goes.
-    let padded = [wire.from_peer(UNICAST, &inner()), vec![0; 9]].concat();
-    for frame in [wire.from_peer(UNICAST, &inner()), wire.from_peer(FLOOD, &inner()), padded] {
+    let padded = [wire.sent_by_peer(UNICAST, &inner()), vec![0; 9]].concat();
+    for frame in [wire.sent_by_peer(UNICAST, &inner()), wire.sent_by_peer(FLOOD, &inner()), padded] {
         wire.tap.send(&frame);
         pod.tap.expect("the inner frame", |arrived| arrived == inner());
     }
     // In a VLAN addresses mean what they mean there.
     let nested = ip6(address6(2, 10), in_locator(2, UNICAST, 0), UDP, &udp((1, 2), b"x"));
     let vlan = tagged(mac(1, 10), mac(2, 10), &[(0x8100, 5)], IP6, &nested);
-    wire.tap.send(&wire.from_peer(UNICAST, &vlan));
+    wire.tap.send(&wire.sent_by_peer(UNICAST, &vlan));
     pod.tap.expect("a frame in a VLAN", |arrived| arrived == vlan);
     // As small as can be.
     let empty = ethernet(mac(1, 10), mac(2, 10), MADE_UP, &[]);
-    wire.tap.send(&wire.from_peer(UNICAST, &empty));
+    wire.tap.send(&wire.sent_by_peer(UNICAST, &empty));
     pod.tap.expect("a frame without payload", |arrived| arrived == empty);
     let to_gateway = ethernet(mac(1, 1), mac(2, 10), IP4, &inner()[14..]);
-    wire.tap.send(&wire.from_peer(UNICAST, &to_gateway));
+    wire.tap.send(&wire.sent_by_peer(UNICAST, &to_gateway));
     node.gateway.expect("a frame to the node", |arrived| arrived == to_gateway);
     let to_all = ethernet(BROADCAST, mac(2, 10), MADE_UP, &[4; 46]);
-    wire.tap.send(&wire.from_peer(FLOOD, &to_all));
+    wire.tap.send(&wire.sent_by_peer(FLOOD, &to_all));
     for tap in [&pod.tap, &other.tap, &node.gateway] {
         tap.expect("a flooded frame", |arrived| arrived == to_all);
     }
@@ -141,8 +140,8 @@ fn destinations_that_nobody_has_are_dropped() {
     need_root!();
     let mut node = Node::new(1);
     let wire = Wire::new(&mut node, 2);
-    let unicast = |to| wire.from_peer(UNICAST, &ethernet(to, mac(2, 10), MADE_UP, &[0; 46]));
-    let flood = |to| wire.from_peer(FLOOD, &ethernet(to, mac(2, 10), MADE_UP, &[0; 46]));
+    let unicast = |to| wire.sent_by_peer(UNICAST, &ethernet(to, mac(2, 10), MADE_UP, &[0; 46]));
+    let flood = |to| wire.sent_by_peer(FLOOD, &ethernet(to, mac(2, 10), MADE_UP, &[0; 46]));
     let stranger = [2, 0, 0, 0, 0, 9];
     for (what, wanted, frame) in [
         ("nobody here", DropReason::NoSuchEndpoint, unicast(mac(1, 99))),
@@ -171,7 +170,7 @@ fn what_is_not_ours_is_left_alone() {
     let before = node.counters();
     let mut elsewhere = wire.header(UNICAST);
     elsewhere.destination = in_locator(3, UNICAST, 0);
-    let ours = wire.from_peer(UNICAST, &inner());
+    let ours = wire.sent_by_peer(UNICAST, &inner());
     let mut to_other = ours.clone();
     to_other[..6].copy_from_slice(&[2, 0, 0, 0, 0, 7]);
     let mut in_vlan = ours.clone();

@@ -55,8 +55,7 @@ impl Tap {
     /// Sends a frame as it is.
     pub fn send(&self, frame: &[u8]) {
         // SAFETY: `frame` is valid for its length.
-        let sent =
-            unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
         assert_eq!(sent, frame.len() as isize, "send: {}", io::Error::last_os_error());
     }
 

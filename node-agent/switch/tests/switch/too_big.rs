@@ -50,15 +50,15 @@ impl Answer<'_> {
     /// Expects ICMP "fragmentation needed" from `teller`.
     fn expect4(&self, tap: &Tap, teller: Ipv4Addr) {
         let at = 14 + 4 * self.tags.len();
-        let frame = tap.expect("fragmentation needed", |frame| frame.len() > at + 28 && frame[at + 9] == ICMP);
+        let frame =
+            tap.expect("fragmentation needed", |frame| frame.len() > at + 28 && frame[at + 9] == ICMP);
         let mut message = vec![3, 4, 0, 0, 0, 0];
         message.extend((self.mtu as u16).to_be_bytes());
         message.extend(&self.packet[..72]);
         let sum = checksum(&message);
         message[2..4].copy_from_slice(&sum.to_be_bytes());
         let asker: [u8; 4] = self.packet[12..16].try_into().unwrap();
-        let header =
-            Ip4 { source: teller, destination: asker.into(), protocol: ICMP, class: 0, fragment: 0 };
+        let header = Ip4 { source: teller, destination: asker.into(), protocol: ICMP, class: 0, fragment: 0 };
         let mut wanted = header.packet(&message);
         wanted[4..6].copy_from_slice(&[0, 0]);
         wanted[10..12].copy_from_slice(&[0, 0]);
@@ -203,7 +203,7 @@ fn path_mtus_are_learned_from_routers() {
     let (own, sid) = (in_locator(1, 0, 1), in_locator(2, UNICAST, 0));
     let stack = Tap::new(&node.namespace, "ul0");
     let learned = |node: &Node| node.switch.path_mtus().unwrap().get(&2).map(|path| path.mtu);
-    let mut hear = |frame: Vec<u8>| {
+    let hear = |frame: Vec<u8>| {
         wire.tap.send(&frame);
         stack.expect("the message, left to the stack", |arrived| arrived == frame);
         learned(&node)
@@ -237,7 +237,8 @@ fn path_mtus_are_learned_from_routers() {
 /// Writes the entry for node 2 with the kernel's own tool: the switch has no call for it.
 fn expire(node: &Node, entry: PathMtu) {
     let map = node.dir.0.join(agent_switch::Layout::OWN.to_string().replace('.', "-")).join("PATH_MTUS");
-    let mut arguments: Vec<String> = ["map", "update", "pinned", map.to_str().unwrap(), "key"].map(Into::into).into();
+    let mut arguments: Vec<String> =
+        ["map", "update", "pinned", map.to_str().unwrap(), "key"].map(Into::into).into();
     let octets = |bytes: &[u8]| bytes.iter().map(ToString::to_string).collect::<Vec<_>>();
     arguments.extend(octets(&2_u32.to_ne_bytes()));
     arguments.push("value".into());

@@ -51,11 +51,11 @@ impl Wire {
     }
 
     /// A frame from the peer to a SID of the node.
-    pub fn from_peer(&self, function: u16, inner: &[u8]) -> Vec<u8> {
+    pub fn sent_by_peer(&self, function: u16, inner: &[u8]) -> Vec<u8> {
         self.outer(&self.header(function), inner)
     }
 
-    /// The outer header of [`Wire::from_peer`], to be changed.
+    /// The outer header of [`Wire::sent_by_peer`], to be changed.
     pub fn header(&self, function: u16) -> Ip6 {
         Ip6 {
             source: in_locator(self.peer, 0, 1),
@@ -98,7 +98,11 @@ pub fn nodes() -> [Node; 2] {
     b.namespace.ip("link set ul0 up");
     let macs = [a, b].map(|node| node.namespace.mac("ul0"));
     for (node, other) in nodes.iter_mut().zip([1, 0]) {
-        node.namespace.sysctl(&[("ipv6/conf/ul0/disable_ipv6", "0"), ("ipv6/conf/lo/disable_ipv6", "0")]);
+        node.namespace.sysctl(&[
+            ("ipv6/conf/ul0/accept_dad", "0"),
+            ("ipv6/conf/ul0/disable_ipv6", "0"),
+            ("ipv6/conf/lo/disable_ipv6", "0"),
+        ]);
         let (number, peer) = (node.number, other as u16 + 1);
         node.namespace.ip(&format!(
             "addr add fc00::{number}/64 dev ul0 nodad\naddr add {}/128 dev lo nodad

@@ -39,7 +39,8 @@ impl Namespace {
             setns(&self.file, CloneFlags::CLONE_NEWNET).unwrap();
             work()
         };
-        thread::scope(|scope| scope.spawn(inside).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        thread::scope(|scope| scope.spawn(inside).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     /// Runs `ip` with commands, one a line, inside the namespace.
@@ -73,7 +74,8 @@ impl Namespace {
 
     /// MAC of a link in the namespace.
     pub fn mac(&self, link: &str) -> [u8; 6] {
-        let output = Command::new("ip").args(["-n", &self.name, "-br", "link", "show", link]).output().unwrap();
+        let output =
+            Command::new("ip").args(["-n", &self.name, "-br", "link", "show", link]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let mac = text.split_whitespace().nth(2).unwrap();
         let mut octets = mac.split(':').map(|octet| u8::from_str_radix(octet, 16).unwrap());
