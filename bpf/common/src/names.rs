@@ -32,8 +32,6 @@ pub const BUCKETS: &str = "BUCKETS";
 pub const PATH_MTUS: &str = "PATH_MTUS";
 /// `INFRA_BUCKET`: array of one [`crate::maps::Bucket`] for ICMPv6 to the infrastructure address.
 pub const INFRA_BUCKET: &str = "INFRA_BUCKET";
-/// `SEGMENTED`: array by the low bits of the flow label, time of a flow's last super-packet. The programs' own.
-pub const SEGMENTED: &str = "SEGMENTED";
 /// `DROPS`: per-CPU array of packet counts by [`crate::counters::DropReason`].
 pub const DROPS: &str = "DROPS";
 /// `EVENTS`: per-CPU array of packet counts by [`crate::counters::Event`].
@@ -56,7 +54,5 @@ pub const MAX_PREFIXES: u32 = 8192;
 pub const MAX_FLOOD_NODES: u32 = 256;
 /// Next hops of one route to a peer.
 pub const MAX_NEXT_HOPS: usize = 4;
-/// Slots of `SEGMENTED`, a power of two.
-pub const SEGMENTED_SLOTS: u32 = 1 << 16;
 /// Networks are numbered `1..MAX_NETWORKS`.
 pub const MAX_NETWORKS: u32 = 2048;

@@ -50,24 +50,23 @@ pub fn to_peer(packet: Packet, frame: &Frame, network: u32, number: u32, sender:
     if limit != 0 {
         return Ok(too_big::answer(packet, frame, limit, sender));
     }
-    let settings = maps::settings().ok_or(DropReason::NoNextHop)?;
-    let first_word = packet.forget(flow::first_word(packet, frame, settings)?);
-    if sender != Sender::Segmenter && segment::is_due(packet, flow::label(first_word)) {
+    if packet.gso_size() != 0 {
         return segment::hand_over(packet, network);
     }
-    Ok(send(packet, frame, node, network << 16 | number, first_word))
+    Ok(send(packet, frame, node, network << 16 | number))
 }
 
 /// Encapsulates and sends. `target` is network and node number.
 #[inline(never)]
-fn send(packet: Packet, frame: &Frame, node: &Node, target: u32, first_word: u32) -> i32 {
+fn send(packet: Packet, frame: &Frame, node: &Node, target: u32) -> i32 {
     let sid = Sid { node: target & 0xffff, network: target >> 16, behaviour: Behaviour::Unicast };
-    verdict(try_send(packet, frame, node, sid, first_word))
+    verdict(try_send(packet, frame, node, sid))
 }
 
 #[inline(always)]
-fn try_send(packet: Packet, frame: &Frame, node: &Node, sid: Sid, first_word: u32) -> Verdict {
+fn try_send(packet: Packet, frame: &Frame, node: &Node, sid: Sid) -> Verdict {
     let settings = maps::settings().ok_or(DropReason::NoNextHop)?;
+    let first_word = packet.forget(flow::first_word(packet, frame, settings)?);
     let hop = next_hop(node, first_word)?;
     let known = packet.forget(u32::from(make_room(packet, frame)?)) != 0;
     write_outer(packet, sid, first_word, hop, settings)?;

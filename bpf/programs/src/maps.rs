@@ -16,7 +16,7 @@ use bpf_common::{
         Bucket, Endpoint, FdbEntry, FdbKey, FloodEndpoint, Ip6, Mac, NETWORK_EXISTS, Network, Node, PathMtu,
         Prefix6, Settings,
     },
-    names::{MAX_ENDPOINTS, MAX_FLOOD_NODES, MAX_NETWORKS, MAX_NODES, MAX_PREFIXES, SEGMENTED_SLOTS},
+    names::{MAX_ENDPOINTS, MAX_FLOOD_NODES, MAX_NETWORKS, MAX_NODES, MAX_PREFIXES},
 };
 
 use crate::map::Map;
@@ -52,7 +52,6 @@ maps! {
     BUCKETS: BPF_MAP_TYPE_HASH[MAX_ENDPOINTS, 0] u32 => Bucket, bucket_at;
     PATH_MTUS: BPF_MAP_TYPE_LRU_HASH[MAX_NODES, 0] u32 => PathMtu, path_mtu_at;
     INFRA_BUCKET: BPF_MAP_TYPE_ARRAY[1, 0] u32 => Bucket, infra_bucket_at;
-    SEGMENTED: BPF_MAP_TYPE_ARRAY[SEGMENTED_SLOTS, 0] u32 => u64, segmented_at;
     DROPS: BPF_MAP_TYPE_PERCPU_ARRAY[DropReason::ALL.len() as u32, 0] u32 => u64, drops_at;
     EVENTS: BPF_MAP_TYPE_PERCPU_ARRAY[Event::ALL.len() as u32, 0] u32 => u64, events_at;
 }
@@ -141,12 +140,6 @@ pub fn path_mtu(node: u32) -> Option<&'static PathMtu> {
 pub fn set_path_mtu(node: u32, path_mtu: &PathMtu) -> bool {
     // SAFETY: the types are those of the declaration.
     unsafe { PATH_MTUS.set(&node, path_mtu) }
-}
-
-/// When a flow of this slot last sent a super-packet, nanoseconds since boot; 0: not lately.
-#[inline(always)]
-pub fn segmented(slot: u32) -> Option<*mut u64> {
-    segmented_at(&slot)
 }
 
 /// The counter of a drop reason.
