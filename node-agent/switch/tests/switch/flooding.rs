@@ -146,7 +146,7 @@ fn chatter_stays_on_the_node() {
 
 #[test]
 fn a_storm_is_bounded_and_spares_unicast() {
-    need_root!();
+    need_root!(Alone);
     let mut node = Node::new(1);
     let wire = Wire::new(&mut node, 2);
     let (pod, other) = (node.add_pod(10), node.add_pod(11));

@@ -114,7 +114,7 @@ fn tunnel(pods: &[Pod; 2], kind: &str, mtu: &str) -> bool {
 
 #[test]
 fn tunnels_of_pods_are_carried() {
-    need_root!();
+    need_root!(Alone);
     let [mut one, mut two] = nodes();
     let pods = [one.add_pod(10), two.add_pod(10)];
     pods.iter().for_each(Pod::wake);

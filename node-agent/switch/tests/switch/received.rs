@@ -190,7 +190,7 @@ fn what_is_not_ours_is_left_alone() {
 
 #[test]
 fn the_infrastructure_address_takes_icmp6_only_and_not_too_much() {
-    need_root!();
+    need_root!(Alone);
     let mut node = Node::new(1);
     let wire = Wire::new(&mut node, 2);
     node.namespace.sysctl(&[("ipv6/conf/ul0/disable_ipv6", "0"), ("ipv6/conf/lo/disable_ipv6", "0")]);

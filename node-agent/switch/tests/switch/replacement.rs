@@ -25,7 +25,7 @@ fn second(node: &Node) -> Switch {
 
 #[test]
 fn no_packet_is_lost_when_programs_are_replaced() {
-    need_root!();
+    need_root!(Alone);
     let [mut one, mut two] = nodes();
     let pods = [one.add_pod(10), two.add_pod(10)];
     pods.iter().for_each(Pod::wake);

@@ -33,7 +33,7 @@ fn pods() -> ([Node; 2], [Pod; 2]) {
 
 #[test]
 fn tcp_with_all_offloads_crosses_nodes() {
-    need_root!();
+    need_root!(Alone);
     let ([one, two], [a, b]) = pods();
     let uplink = Tap::new(&two.namespace, "ul0");
     let data = pattern(8 * MEGABYTE);
@@ -53,7 +53,7 @@ fn tcp_with_all_offloads_crosses_nodes() {
 
 #[test]
 fn tcp_recovers_where_packets_are_too_big() {
-    need_root!();
+    need_root!(Alone);
     let ([mut one, two], [a, b]) = pods();
     let mut peer = one.switch.nodes().list().unwrap()[&2];
     peer.mtu = 1300;
@@ -91,7 +91,7 @@ fn listening(to: &Namespace, address: impl Into<IpAddr>) -> (UdpSocket, SocketAd
 
 #[test]
 fn udp_segments_arrive_as_they_are() {
-    need_root!();
+    need_root!(Alone);
     let ([one, two], [a, b]) = pods();
     let data = pattern(12_000);
     for (from, to) in [
@@ -113,7 +113,7 @@ fn udp_segments_arrive_as_they_are() {
 
 #[test]
 fn flooded_super_packets_reach_everyone() {
-    need_root!();
+    need_root!(Alone);
     let ([mut one, two], [a, b]) = pods();
     let c = one.add_pod(11);
     c.wake();
