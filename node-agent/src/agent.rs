@@ -1,10 +1,12 @@
 //! The one owner of the world: takes what happens, one thing after the other, and keeps the kernel up with it.
 
+mod reload;
 mod requests;
 #[cfg(test)]
 mod tests;
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     path::PathBuf,
     sync::mpsc::{Receiver, RecvTimeoutError},
@@ -12,15 +14,19 @@ use std::{
 };
 
 use agent_api::{Refusal, Reply, Verb, names, pending};
-use agent_core::world::{Event, World};
+use agent_core::{
+    desired,
+    world::{Event, World},
+};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::{
     clock,
-    config::{self, NodeConfig},
+    config::NodeConfig,
     metrics::Metrics,
-    reconcile::Reconciler,
+    netlink::Change,
+    reconcile::{Look, Reconciler},
     status,
     store::{Store, StoreError},
 };
@@ -29,6 +35,8 @@ use crate::{
 const TICK: Duration = names::ALIVE_INTERVAL;
 /// After a notification of the kernel others follow at once; they are answered together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
+/// Notifications, however many, make the agent look around for at most one part in this many of its time.
+const IDLE_SHARE: u32 = 10;
 /// Passes in a row after which the rest waits for the next tick. Three are enough to build everything from nothing.
 const PASSES: usize = 5;
 
@@ -37,7 +45,7 @@ pub enum Input {
     /// A request on the socket.
     Request(Verb, oneshot::Sender<Result<Reply, Refusal>>),
     /// Links, addresses, routes or neighbours have changed.
-    Surroundings,
+    Surroundings(BTreeSet<Change>),
     /// The configuration file may have changed.
     Reload,
     /// Somebody wants the metrics.
@@ -70,8 +78,12 @@ pub struct Agent {
     store: Store,
     reconciler: Reconciler,
     metrics: Metrics,
-    /// When the surroundings have to be looked at next.
-    next_look: Instant,
+    /// When everything has to be looked at next.
+    next_tick: Instant,
+    /// When the surroundings have to be looked at before that.
+    next_look: Option<Instant>,
+    /// How long the last look with its passes took.
+    last_took: Duration,
     /// Why the configuration file was not taken, if it was not.
     rejected_config: Option<String>,
 }
@@ -97,23 +109,31 @@ impl Agent {
             store: parts.store,
             reconciler: parts.reconciler,
             metrics: Metrics::new(),
-            next_look: Instant::now(),
+            next_tick: Instant::now(),
+            next_look: None,
+            last_took: Duration::ZERO,
             rejected_config: None,
         };
         agent.touch_alive();
-        agent.resync();
+        agent.resync(Look::Everywhere);
         Ok(agent)
     }
 
     /// Serves until it is stopped.
     pub fn run(mut self, inputs: &Receiver<Input>) {
         loop {
-            let wait = self.next_look.saturating_duration_since(Instant::now());
-            if wait.is_zero() {
+            let now = Instant::now();
+            if self.next_tick <= now {
                 self.touch_alive();
-                self.resync();
+                self.resync(Look::Everywhere);
                 continue;
             }
+            if self.next_look.is_some_and(|next| next <= now) {
+                self.resync(Look::Around);
+                continue;
+            }
+            let next = self.next_look.map_or(self.next_tick, |look| look.min(self.next_tick));
+            let wait = next.saturating_duration_since(now);
             match inputs.recv_timeout(wait) {
                 Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(input) => self.take(input),
@@ -128,7 +148,11 @@ impl Agent {
                 // The client may have gone away meanwhile.
                 let _ = reply.send(self.serve(verb));
             }
-            Input::Surroundings => self.next_look = self.next_look.min(Instant::now() + DEBOUNCE),
+            Input::Surroundings(changes) => {
+                if self.next_look.is_none() && changes.iter().any(|change| self.concerns(change)) {
+                    self.next_look = Some(Instant::now() + DEBOUNCE.max(self.last_took * IDLE_SHARE));
+                }
+            }
             Input::Reload => self.reload(),
             Input::Metrics(reply) => {
                 let measurements = self.reconciler.measure().unwrap_or_default();
@@ -142,13 +166,28 @@ impl Agent {
         }
     }
 
+    /// Does a change have to be looked at before the next tick? Links of pods change when pods come and go, of which the
+    /// plugin tells; hosts and pods are neighbours of each other on the gateway link, which is the kernel's affair.
+    fn concerns(&self, change: &Change) -> bool {
+        match change {
+            Change::Link(name) => !is_pod_link(name),
+            Change::Neighbour(ifindex) => {
+                desired::uplinks(&self.world).any(|(_, link)| link.ifindex == *ifindex)
+            }
+            Change::Other => true,
+        }
+    }
+
     /// Observation and pass in turn, until nothing is left to do.
-    fn resync(&mut self) {
+    fn resync(&mut self, look: Look) {
         let begin = Instant::now();
-        self.next_look = begin + TICK;
-        self.consume_pending();
+        self.next_look = None;
+        if look == Look::Everywhere {
+            self.next_tick = begin + TICK;
+            self.consume_pending();
+        }
         for _ in 0..PASSES {
-            let Some(facts) = self.reconciler.observe(&self.world) else { break };
+            let Some(facts) = self.reconciler.observe(&self.world, look) else { break };
             self.world.apply(Event::Observed(Box::new(facts)));
             self.release_stale();
             let steps = self.reconciler.pass(&self.world);
@@ -161,7 +200,8 @@ impl Agent {
                 break;
             }
         }
-        self.metrics.resynced(begin.elapsed(), self.reconciler.failures().count());
+        self.last_took = begin.elapsed();
+        self.metrics.resynced(self.last_took, self.reconciler.failures().count());
     }
 
     fn release_stale(&mut self) {
@@ -200,49 +240,6 @@ impl Agent {
         }
     }
 
-    /// Reads the configuration file again. A bad one changes nothing.
-    fn reload(&mut self) {
-        let loaded = config::load(&self.config_file).map_err(|error| error.to_string());
-        match loaded.and_then(|config| self.replaceable(config)) {
-            Ok(config) if config == self.config => self.rejected_config = None,
-            Ok(config) => {
-                self.rejected_config = None;
-                self.world.apply(Event::Configured(Box::new(config.configuration.clone())));
-                self.config = config;
-                info!(file = %self.config_file.display(), "configuration changed");
-                self.resync();
-            }
-            Err(error) if self.rejected_config.as_ref() == Some(&error) => {}
-            Err(error) => {
-                warn!(error, file = %self.config_file.display(), "configuration not taken, the former one stays");
-                self.rejected_config = Some(error);
-            }
-        }
-    }
-
-    /// Some things cannot change under a running agent, or under running pods.
-    fn replaceable(&self, new: NodeConfig) -> Result<NodeConfig, String> {
-        let old = &self.config;
-        let fixed = [
-            ("paths", new.paths == old.paths),
-            ("http", new.http == old.http),
-            ("cni.confDir and cni.confName", new.configuration.conflist.0 == old.configuration.conflist.0),
-        ];
-        for (field, same) in fixed {
-            if !same {
-                return Err(format!("{field}: cannot change while the agent runs; restart it"));
-            }
-        }
-        let (node, before) = (&new.configuration.node, &old.configuration.node);
-        let pods = self.world.leases.count();
-        if pods > 0 && (node.pods != before.pods || node.number != before.number) {
-            return Err(format!(
-                "node.number, node.podCIDRs: {pods} pods have addresses that follow from them; move the pods away first"
-            ));
-        }
-        Ok(new)
-    }
-
     /// What stands in the way of pods, if anything does.
     fn ready(&self) -> Result<(), String> {
         let failures: Vec<&str> = self.reconciler.failures().collect();
@@ -272,6 +269,12 @@ impl Agent {
             ready: self.ready(),
         })
     }
+}
+
+/// Is it the name of a pod's link, as [`names::host_ifname`] makes them?
+fn is_pod_link(name: &str) -> bool {
+    let hash = name.strip_prefix(names::LINK_PREFIX).unwrap_or_default();
+    hash.len() == 12 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// When a pending file was left, milliseconds since the epoch.

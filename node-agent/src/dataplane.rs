@@ -28,11 +28,12 @@ use serde::{Deserialize, Serialize};
 
 /// The kernel of this node.
 pub trait Kernel: Send {
-    /// Looks at everything: the surroundings, and what is there of ours.
+    /// Looks at everything: the surroundings, and what is there of ours. With `known`, the switch, to which nothing happens
+    /// by itself, is taken to be as known.
     ///
     /// # Errors
     /// If something cannot be looked at; nothing is known then.
-    fn observe(&mut self, world: &World) -> Result<(Facts, Dataplane), StepError>;
+    fn observe(&mut self, world: &World, known: Option<&Dataplane>) -> Result<(Facts, Dataplane), StepError>;
 
     /// Takes one step. May be repeated.
     ///

@@ -9,15 +9,13 @@ mod notifications;
 
 pub use generic::Generic;
 pub use netfilter::ruleset_generation;
-pub use notifications::Notifications;
+pub use notifications::{Change, Notifications};
 
 use std::{fmt, io};
 
 use nix::errno::Errno;
 use rtnetlink::{
-    packet_core::{
-        NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable,
-    },
+    packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkSerializable},
     packet_route::RouteNetlinkMessage,
     sys::{Socket, SocketAddr, protocols},
 };
@@ -176,7 +174,6 @@ fn bytes(message: &RouteNetlinkMessage) -> Vec<u8> {
 }
 
 fn parsed((kind, payload): (u16, Vec<u8>)) -> Answer<RouteNetlinkMessage> {
-    let mut header = NetlinkHeader::default();
-    header.message_type = kind;
-    RouteNetlinkMessage::deserialize(&header, &payload).map_err(|error| malformed(error.to_string()))
+    RouteNetlinkMessage::deserialize(&message::typed(kind), &payload)
+        .map_err(|error| malformed(error.to_string()))
 }

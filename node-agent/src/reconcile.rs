@@ -11,11 +11,22 @@ use tracing::{debug, info, warn};
 
 use crate::dataplane::{Kernel, Measurements, StepError};
 
+/// How much is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// What changes by itself; the switch is as the last steps left it.
+    Around,
+    /// The switch as well: somebody may have had hands on it.
+    Everywhere,
+}
+
 /// The kernel, and what is known of it.
 pub struct Reconciler {
     kernel: Box<dyn Kernel>,
     /// The kernel's state as it was last seen, with all steps taken since.
     actual: Dataplane,
+    /// What the last pass wanted.
+    wanted: Dataplane,
     /// Steps that failed since the last observation. They are not tried again before the next one.
     failed: Vec<(Step, String)>,
     /// Why the last observation failed, if it did.
@@ -31,6 +42,7 @@ impl Reconciler {
         Self {
             kernel,
             actual: Dataplane::default(),
+            wanted: Dataplane::default(),
             failed: Vec::new(),
             blind: None,
             logged: BTreeSet::new(),
@@ -38,8 +50,9 @@ impl Reconciler {
     }
 
     /// Looks at the kernel anew. Gives the facts, or nothing if it could not be looked at; see [`Self::failures`].
-    pub fn observe(&mut self, world: &World) -> Option<Facts> {
-        match self.kernel.observe(world) {
+    pub fn observe(&mut self, world: &World, look: Look) -> Option<Facts> {
+        let known = (look == Look::Around && self.blind.is_none()).then_some(&self.actual);
+        match self.kernel.observe(world, known) {
             Ok((facts, actual)) => {
                 self.actual = actual;
                 self.failed.clear();
@@ -59,12 +72,13 @@ impl Reconciler {
     /// # Errors
     /// If it could not be looked at.
     pub fn look(&mut self, world: &World) -> Result<Dataplane, StepError> {
-        self.kernel.observe(world).map(|(_, actual)| actual)
+        self.kernel.observe(world, None).map(|(_, actual)| actual)
     }
 
     /// Takes the steps from the known state to the desired one; gives how many were tried.
     pub fn pass(&mut self, world: &World) -> usize {
-        let steps = plan(&self.actual, &desired(world));
+        self.wanted = desired(world);
+        let steps = plan(&self.actual, &self.wanted);
         let mut tried = 0;
         for step in steps {
             if self.failed.iter().any(|(failed, _)| *failed == step) {
@@ -104,6 +118,12 @@ impl Reconciler {
     #[must_use]
     pub fn actual(&self) -> &Dataplane {
         &self.actual
+    }
+
+    /// What the last pass wanted the kernel's state to be.
+    #[must_use]
+    pub fn wanted(&self) -> &Dataplane {
+        &self.wanted
     }
 
     /// What is not as desired, in sentences. Empty: the kernel does what the world wants.

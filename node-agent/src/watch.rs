@@ -11,7 +11,10 @@ use std::{
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tracing::warn;
 
-use crate::{agent::Input, netlink::Notifications};
+use crate::{
+    agent::Input,
+    netlink::{Change, Notifications},
+};
 
 /// A broken watch is set up anew after this long; the agent looks around by itself meanwhile.
 const RETRY: Duration = Duration::from_secs(5);
@@ -24,11 +27,12 @@ pub fn surroundings(agent: Sender<Input>) -> io::Result<()> {
     let mut notifications = Notifications::open()?;
     thread::Builder::new().name("notifications".into()).spawn(move || {
         loop {
-            if let Err(error) = notifications.wait() {
+            let changes = notifications.wait().unwrap_or_else(|error| {
                 warn!(%error, "notification not received");
                 thread::sleep(RETRY);
-            }
-            if agent.send(Input::Surroundings).is_err() {
+                [Change::Other].into()
+            });
+            if agent.send(Input::Surroundings(changes)).is_err() {
                 return;
             }
         }

@@ -75,7 +75,7 @@ impl Agent {
         let key = lease.key.clone();
         self.world.apply(Event::Leased(Box::new(lease)));
         self.reconciler.pass(&self.world);
-        let missing = missing(ifindex, &desired(&self.world), self.reconciler.actual());
+        let missing = missing(ifindex, self.reconciler.wanted(), self.reconciler.actual());
         if missing.is_empty() {
             info!(%key, ifindex, "endpoint attached");
             return Ok(());
@@ -127,7 +127,7 @@ impl Agent {
         problems.extend(absent.map(|address| format!("address {address} is missing")));
         problems.extend(missing(*ifindex, &desired(&self.world), &actual).iter().map(ToString::to_string));
         // What was found is mended by the next observation.
-        self.next_look = std::time::Instant::now();
+        self.next_tick = std::time::Instant::now();
         Ok(problems)
     }
 

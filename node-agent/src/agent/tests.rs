@@ -6,7 +6,7 @@ use agent_api::{
 use agent_core::{dataplane::Program, desired::desired, lease::State};
 
 use super::*;
-use crate::dataplane::fake::Fake;
+use crate::{config, dataplane::fake::Fake};
 
 const UPLINK: &str = "eth0";
 
@@ -136,7 +136,7 @@ fn a_failed_step_is_tried_again_and_told_meanwhile() {
     assert!(matches!(agent.serve(Verb::Status), Ok(Reply::Readiness(Readiness::NotReady(_)))));
     assert_eq!(agent.serve(reserve("c")).unwrap_err().kind, ErrorKind::TryAgain);
     place.kernel.state().refused = None;
-    agent.resync();
+    agent.resync(Look::Everywhere);
     assert_eq!(agent.ready(), Ok(()));
     place.assert_settled(&agent);
 }
@@ -213,7 +213,7 @@ fn a_link_that_vanishes_takes_its_lease_with_it() {
     while clock::now() <= agent.world.facts.observed_at + 1 {
         std::thread::yield_now();
     }
-    agent.resync();
+    agent.resync(Look::Everywhere);
     assert_eq!(agent.world.leases.count(), 0);
     place.assert_settled(&agent);
 }
@@ -223,7 +223,7 @@ fn a_link_without_a_lease_is_removed() {
     let place = Place::new();
     let mut agent = place.agent();
     place.kernel.build_pod_link(&key("stranger"), 41);
-    agent.resync();
+    agent.resync(Look::Everywhere);
     assert!(place.kernel.state().plane.pod_links.is_empty());
 }
 
@@ -234,7 +234,7 @@ fn nothing_is_changed_while_the_kernel_cannot_be_looked_at() {
     add(&place, &mut agent, "c", 40).unwrap();
     let before = place.kernel.state().plane.clone();
     place.kernel.state().blind = true;
-    agent.resync();
+    agent.resync(Look::Everywhere);
     assert_eq!(place.kernel.state().plane, before);
     assert_eq!(agent.world.leases.count(), 1);
     assert!(agent.ready().is_err());
@@ -259,7 +259,7 @@ fn word_left_before_an_add_does_not_release_it() {
     let mut agent = place.agent();
     leave_word(&place, "c", SystemTime::now() - Duration::from_secs(1));
     add(&place, &mut agent, "c", 40).unwrap();
-    agent.resync();
+    agent.resync(Look::Everywhere);
     assert_eq!(agent.world.leases.count(), 1);
 }
 

@@ -90,7 +90,7 @@ impl State {
 }
 
 impl Kernel for Fake {
-    fn observe(&mut self, world: &World) -> Result<(Facts, Dataplane), StepError> {
+    fn observe(&mut self, world: &World, _: Option<&Dataplane>) -> Result<(Facts, Dataplane), StepError> {
         let state = self.state();
         if state.blind {
             return Err("told to fail").doing("looking");

@@ -185,7 +185,7 @@ impl Linux {
 }
 
 impl Kernel for Linux {
-    fn observe(&mut self, world: &World) -> Result<(Facts, Dataplane), StepError> {
+    fn observe(&mut self, world: &World, known: Option<&Dataplane>) -> Result<(Facts, Dataplane), StepError> {
         let mut facts = Facts {
             observed_at: clock::now(),
             headroom_attribute: self.headroom_attribute,
@@ -208,7 +208,10 @@ impl Kernel for Linux {
             let path = &world.config.conflist.0;
             plane.files.extend(files::read(path)?.map(|content| (path.clone(), content)));
         }
-        switch::observe(&mut self.switch, &mut plane).doing("looking at the switch")?;
+        match known {
+            Some(known) => switch::trust(known, &mut plane),
+            None => switch::observe(&mut self.switch, &mut plane).doing("looking at the switch")?,
+        }
         self.programs_ahead(&mut facts, &plane).doing("looking at programs of others")?;
         Ok((facts, plane))
     }

@@ -26,6 +26,20 @@ pub(super) fn observe(switch: &mut Switch, plane: &mut Dataplane) -> Result<(), 
     Ok(())
 }
 
+/// Takes all maps and attachments as they are known.
+pub(super) fn trust(known: &Dataplane, plane: &mut Dataplane) {
+    plane.settings.clone_from(&known.settings);
+    plane.networks.clone_from(&known.networks);
+    plane.endpoints.clone_from(&known.endpoints);
+    plane.fdb.clone_from(&known.fdb);
+    plane.prefixes4.clone_from(&known.prefixes4);
+    plane.prefixes6.clone_from(&known.prefixes6);
+    plane.nodes.clone_from(&known.nodes);
+    plane.flood_endpoints.clone_from(&known.flood_endpoints);
+    plane.flood_nodes.clone_from(&known.flood_nodes);
+    plane.attachments.clone_from(&known.attachments);
+}
+
 /// Takes a step that is about the switch; `None` if it is not.
 pub(super) fn set(switch: &mut Switch, entry: &Entry) -> Option<Result<(), Error>> {
     Some(match entry {

@@ -1,7 +1,7 @@
 //! The netlink message format: include/uapi/linux/netlink.h of the kernel.
 
 use nix::errno::Errno;
-use rtnetlink::packet_core::{NLM_F_ACK_TLVS, NLM_F_DUMP_INTR, NlasIterator};
+use rtnetlink::packet_core::{NLM_F_ACK_TLVS, NLM_F_DUMP_INTR, NetlinkHeader, NlasIterator};
 
 use super::NetlinkError;
 
@@ -52,6 +52,13 @@ pub(super) fn request(kind: u16, flags: u16, sequence: u32, payload: &[u8]) -> V
     bytes.extend(payload);
     bytes.resize(length.next_multiple_of(ALIGNMENT), 0);
     bytes
+}
+
+/// A header of this type, which is all that the parser of a payload looks at.
+pub(super) fn typed(kind: u16) -> NetlinkHeader {
+    let mut header = NetlinkHeader::default();
+    header.message_type = kind;
+    header
 }
 
 /// The messages in what was received at once.

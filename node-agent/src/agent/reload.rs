@@ -1,0 +1,55 @@
+//! The configuration file, read again while the agent runs.
+
+use agent_core::world::Event;
+use tracing::{info, warn};
+
+use super::Agent;
+use crate::{
+    config::{self, NodeConfig},
+    reconcile::Look,
+};
+
+impl Agent {
+    /// Reads the configuration file again. A bad one changes nothing.
+    pub(super) fn reload(&mut self) {
+        let loaded = config::load(&self.config_file).map_err(|error| error.to_string());
+        match loaded.and_then(|config| self.replaceable(config)) {
+            Ok(config) if config == self.config => self.rejected_config = None,
+            Ok(config) => {
+                self.rejected_config = None;
+                self.world.apply(Event::Configured(Box::new(config.configuration.clone())));
+                self.config = config;
+                info!(file = %self.config_file.display(), "configuration changed");
+                self.resync(Look::Everywhere);
+            }
+            Err(error) if self.rejected_config.as_ref() == Some(&error) => {}
+            Err(error) => {
+                warn!(error, file = %self.config_file.display(), "configuration not taken, the former one stays");
+                self.rejected_config = Some(error);
+            }
+        }
+    }
+
+    /// Some things cannot change under a running agent, or under running pods.
+    fn replaceable(&self, new: NodeConfig) -> Result<NodeConfig, String> {
+        let old = &self.config;
+        let fixed = [
+            ("paths", new.paths == old.paths),
+            ("http", new.http == old.http),
+            ("cni.confDir and cni.confName", new.configuration.conflist.0 == old.configuration.conflist.0),
+        ];
+        for (field, same) in fixed {
+            if !same {
+                return Err(format!("{field}: cannot change while the agent runs; restart it"));
+            }
+        }
+        let (node, before) = (&new.configuration.node, &old.configuration.node);
+        let pods = self.world.leases.count();
+        if pods > 0 && (node.pods != before.pods || node.number != before.number) {
+            return Err(format!(
+                "node.number, node.podCIDRs: {pods} pods have addresses that follow from them; move the pods away first"
+            ));
+        }
+        Ok(new)
+    }
+}

@@ -1,0 +1,199 @@
+//! The real kernel, in network namespaces of the tests' own; what stands there afterwards is read with `ip`, `nft` and `ethtool`.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should panic")]
+
+mod scratch;
+
+use agent_core::{
+    desired,
+    world::{Event, World},
+};
+use node_agent::{
+    cleanup::cleanup,
+    clock,
+    config::{self, NodeConfig},
+    dataplane::linux::Linux,
+    reconcile::{Look, Reconciler},
+};
+use scratch::{Scratch, require_root};
+use serde_json::Value;
+
+/// An agent's decisions and its kernel, without the agent.
+struct Node {
+    config: NodeConfig,
+    world: World,
+    reconciler: Reconciler,
+}
+
+impl Node {
+    fn new(scratch: &Scratch) -> Self {
+        let config = config::parse(&scratch.config()).unwrap();
+        let boot = clock::boot().unwrap();
+        let linux = Linux::open(&config.paths, &boot).unwrap();
+        let world = World::new(config.configuration.clone(), boot);
+        Self { config, world, reconciler: Reconciler::new(Box::new(linux)) }
+    }
+
+    /// Looks and acts until nothing is left to do; gives what fails.
+    fn settle(&mut self) -> Vec<String> {
+        for _ in 0..6 {
+            let facts =
+                self.reconciler.observe(&self.world, Look::Everywhere).expect("the kernel can be looked at");
+            self.world.apply(Event::Observed(Box::new(facts)));
+            if self.reconciler.pass(&self.world) == 0 {
+                break;
+            }
+        }
+        self.reconciler.failures().map(str::to_owned).collect()
+    }
+
+    fn assert_settles(&mut self) {
+        assert_eq!(self.settle(), Vec::<String>::new());
+        assert_eq!(self.reconciler.pass(&self.world), 0, "the kernel does not come to rest");
+    }
+}
+
+fn link(scratch: &Scratch, name: &str) -> Value {
+    scratch.json(&format!("ip -j -d link show {name}"))[0].clone()
+}
+
+#[test]
+fn everything_is_built_from_nothing() {
+    require_root!();
+    Scratch::run("built", |scratch| {
+        Node::new(scratch).assert_settles();
+        for name in ["hw0", "hw0p", "hws0", "hws1"] {
+            let link = link(scratch, name);
+            assert_eq!((&link["mtu"], &link["group"]), (&1446.into(), &"26743".into()), "{link}");
+            assert!(link["flags"].as_array().unwrap().contains(&"UP".into()), "{link}");
+        }
+        assert_eq!(link(scratch, "hw0")["address"], "0a:58:0a:01:01:01");
+        let addresses = scratch.json("ip -j addr show hw0");
+        let infos = addresses[0]["addr_info"].as_array().unwrap();
+        let of = |local: &str| {
+            infos.iter().find(|info| info["local"] == local).unwrap_or_else(|| panic!("{local} in {infos:?}"))
+        };
+        assert_eq!(of("10.1.1.1")["prefixlen"], 16);
+        assert_eq!(of("fd10:0:0:1::1")["prefixlen"], 48);
+        assert_eq!(of("5f00:1:1::1")["deprecated"], true);
+        let features = scratch.text("ethtool -k hws0");
+        let on: Vec<&str> = features
+            .lines()
+            .map(str::trim)
+            .filter(|line| line.contains("segmentation") && line.contains(": on"))
+            .filter(|line| {
+                !line.starts_with("generic-segmentation-offload") && !line.starts_with("tx-generic")
+            })
+            .collect();
+        assert_eq!(on, Vec::<&str>::new());
+        assert!(scratch.text("nft list tables").contains("table inet headway"));
+    });
+}
+
+#[test]
+fn routes_and_neighbours_carry_our_mark() {
+    require_root!();
+    Scratch::run("marked", |scratch| {
+        Node::new(scratch).assert_settles();
+        let route = &scratch.json("ip -j -6 route show 5f00:1:2::/48")[0];
+        assert_eq!((&route["gateway"], &route["protocol"]), (&"fc00::2".into(), &"118".into()), "{route}");
+        let ends = scratch.text("ip -6 route show type unreachable proto 118");
+        assert!(ends.contains("5f00:1::/32") && ends.contains("5f00:1:1::/48"), "{ends}");
+        let neighbours = scratch.text("ip -6 neigh show dev eth0 to fc00::2");
+        assert!(
+            neighbours.contains("managed extern_learn") && neighbours.contains("proto 118"),
+            "{neighbours}"
+        );
+    });
+}
+
+#[test]
+fn what_is_removed_by_hand_comes_back() {
+    require_root!();
+    Scratch::run("mended", |scratch| {
+        let mut node = Node::new(scratch);
+        node.assert_settles();
+        for damage in [
+            "ip link del hw0",
+            "ip link set hw0 mtu 1400",
+            "ip link set hw0p down",
+            "ip link del hws1",
+            "ethtool -K hws0 tso on",
+            "ip addr del 10.1.1.1/16 dev hw0",
+            "ip addr add 192.0.2.1/32 dev hw0",
+            "ip -6 route del 5f00:1:2::/48",
+            "ip -6 route del unreachable 5f00:1::/32",
+            "ip -6 route add 5f00:1:9::/48 via fc00::2 proto 118",
+            "ip neigh del fc00::2 dev eth0",
+            "nft delete table inet headway",
+            "nft add chain inet headway strange",
+            "sysctl -qw net.ipv4.ip_forward=0",
+        ] {
+            scratch.text(damage);
+            let seen = node.reconciler.observe(&node.world, Look::Everywhere).unwrap();
+            node.world.apply(Event::Observed(Box::new(seen)));
+            assert!(node.reconciler.pass(&node.world) > 0, "{damage}: nobody noticed");
+            node.assert_settles();
+        }
+    });
+}
+
+#[test]
+fn what_is_not_ours_is_in_the_way_and_stays() {
+    require_root!();
+    Scratch::run("others", |scratch| {
+        scratch.text("ip link add hw0 type veth peer name other");
+        scratch.text("ip -6 route add unreachable 5f00:1::/32 metric 4278198272 proto static");
+        let failures = Node::new(scratch).settle().join("\n");
+        assert!(failures.contains("a link hw0 of somebody else"), "{failures}");
+        assert!(failures.contains("5f00:1::/32") && failures.contains("somebody else"), "{failures}");
+        assert_ne!(link(scratch, "hw0")["group"], "26743");
+        let route = &scratch.json("ip -j -6 route show 5f00:1::/32 type unreachable")[0];
+        assert_eq!(route["protocol"], "static", "{route}");
+    });
+}
+
+#[test]
+fn all_next_hops_of_a_route_are_seen() {
+    require_root!();
+    Scratch::run("hops", |scratch| {
+        scratch.text("ip -6 route add fc99::/64 nexthop via fc00::8 dev eth0 nexthop via fc00::9 dev eth0");
+        let mut node = Node::new(scratch);
+        node.assert_settles();
+        let ways = |number| desired::ways(&node.world, agent_core::addr::NodeNumber::new(number).unwrap());
+        let gateways: Vec<String> = ways(3).iter().map(|hop| hop.gateway.to_string()).collect();
+        assert_eq!(gateways, ["fc00::8", "fc00::9"]);
+        assert_eq!(ways(2).len(), 1);
+        // A route that leads nowhere is no way.
+        scratch.text("ip -6 route replace unreachable fc99::/64");
+        node.settle();
+        assert_eq!(desired::ways(&node.world, agent_core::addr::NodeNumber::new(3).unwrap()), []);
+    });
+}
+
+#[test]
+fn cleanup_leaves_what_others_have_and_may_be_repeated() {
+    require_root!();
+    Scratch::run("cleaned", |scratch| {
+        scratch.text("nft add table inet other");
+        scratch.text("ip link add hwother type veth peer name hwthere");
+        let picture = || {
+            let all = [
+                "ip -br link",
+                "ip -6 route",
+                "ip route",
+                "nft list ruleset",
+                "ip -6 neigh show nud permanent",
+            ];
+            all.map(|command| scratch.text(command)).join("\n")
+        };
+        let before = picture();
+        let mut node = Node::new(scratch);
+        node.assert_settles();
+        assert_ne!(picture(), before);
+        drop(node.reconciler);
+        assert_eq!(cleanup(&node.config), Vec::<String>::new());
+        assert_eq!(picture(), before);
+        assert_eq!(cleanup(&node.config), Vec::<String>::new());
+    });
+}
