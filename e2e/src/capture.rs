@@ -71,6 +71,10 @@ impl Capture {
 impl Drop for Capture {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        if let Some(reader) = self.reader.take() {
+            // Before the link goes away under it. Nobody wants its frames, or to hear that some are missing.
+            let _frames = reader.join();
+        }
     }
 }
 

@@ -151,5 +151,6 @@ fn maps_of_a_newer_minor_are_served() {
     std::fs::rename(bpf.join(&layout), bpf.join(newer)).expect("rename the layout");
     cluster.a().start_agent();
     near.assert_pings(far.ip4());
-    assert!(cluster.a().add_pod("new").pings(far.ip6()));
+    let new = cluster.a().add_pod("new");
+    wait_until("a new pod reaches the old one", PATIENCE, || new.pings(far.ip6()));
 }
