@@ -1,5 +1,6 @@
 //! The one owner of the world: takes what happens, one thing after the other, and keeps the kernel up with it.
 
+mod conditions;
 mod reload;
 mod requests;
 #[cfg(test)]
@@ -84,6 +85,8 @@ pub struct Agent {
     next_look: Option<Instant>,
     /// How long the last look with its passes took.
     last_took: Duration,
+    /// Conditions that did not hold after it.
+    unmet: BTreeSet<&'static str>,
     /// Why the configuration file was not taken, if it was not.
     rejected_config: Option<String>,
 }
@@ -112,6 +115,7 @@ impl Agent {
             next_tick: Instant::now(),
             next_look: None,
             last_took: Duration::ZERO,
+            unmet: BTreeSet::new(),
             rejected_config: None,
         };
         agent.touch_alive();
@@ -200,6 +204,7 @@ impl Agent {
                 break;
             }
         }
+        self.log_conditions();
         self.last_took = begin.elapsed();
         self.metrics.resynced(self.last_took, self.reconciler.failures().count());
     }

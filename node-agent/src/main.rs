@@ -25,7 +25,7 @@ use node_agent::{
     watch,
 };
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::{error, info};
+use tracing::{debug, error, info};
 
 /// `status` waits this long for the agent.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -128,7 +128,10 @@ fn status_of(output: Output, socket: &Path) -> Result<String> {
 
 fn run(config_file: &Path) -> Result<()> {
     let config = config::load(config_file)?;
-    info!(config = ?config, "configuration read");
+    let node = &config.configuration.node;
+    let (locator, peers) = (config.configuration.locator(), config.configuration.peers.len());
+    info!(node = node.name, %locator, uplinks = ?node.uplinks, peers, file = %config_file.display(), "configuration read");
+    debug!(?config, "the whole configuration");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -28,7 +28,7 @@ fn main() -> Result<()> {
     for path in ["src", "Cargo.toml", "Cargo.lock", "../common/src", "../common/Cargo.toml"] {
         println!("cargo:rerun-if-changed={PROGRAMS}/{path}");
     }
-    for variable in ["HEADWAY_BPF_OBJECT", "HEADWAY_BPF_RUSTC", "PATH"] {
+    for variable in ["HEADWAY_BPF_OBJECT", "HEADWAY_BPF_RUSTC"] {
         println!("cargo:rerun-if-env-changed={variable}");
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set: run by cargo only")?);

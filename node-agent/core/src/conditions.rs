@@ -110,7 +110,7 @@ fn flooding_complete(world: &World) -> Condition {
 fn headroom_supported(world: &World) -> Condition {
     let asked = desired::headroom(world) > 0;
     condition("HeadroomSupported", (asked && world.facts.headroom_attribute.is_none()).then(|| {
-        "this kernel does not have tx_extra_headroom: pods work, their packets are copied once on encapsulation".into()
+        "tx_extra_headroom is unsupported by this kernel: pods work, their packets are copied once on encapsulation".into()
     }))
 }
 
