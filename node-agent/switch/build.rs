@@ -7,7 +7,7 @@
 //! | Debian's `rustc-web` with `libstd-rust-web-dev-bpf` | Debian's `llvm-NN` of the same LLVM version, or `bpf-linker` |
 //! | rustup's nightly with `rust-src` | `bpf-linker` |
 //!
-//! `HEADWAY_BPF_OBJECT` names an object that was built elsewhere; `HEADWAY_BPF_RUSTC` another compiler to try first.
+//! `HEADWAY_BPF_OBJECT` names an object that was built elsewhere, `HEADWAY_BPF_RUSTC` another compiler to try first.
 
 use std::{
     env,

@@ -1,7 +1,7 @@
 //! The kernel that runs here, composed of the parts beside this file.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     net::IpAddr,
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use std::{
 use agent_api::MacAddress;
 use agent_core::{
     btf,
-    dataplane::{Attached, Dataplane, Entry, Facts, Hop, Key, LinkAddress, Program, Step},
+    dataplane::{Attached, Dataplane, Entry, Facts, Hop, Key, LinkAddress, Program, RouteKey, Step},
     desired, sysctls as wanted_sysctls,
     world::World,
 };
@@ -43,6 +43,8 @@ pub struct Linux {
     originals: Originals,
     state: PathBuf,
     headroom_attribute: Option<u16>,
+    /// Routes of ours.
+    routes: BTreeSet<RouteKey>,
     /// Last known MACs of neighbours.
     macs: BTreeMap<Hop, MacAddress>,
 }
@@ -79,6 +81,7 @@ impl Linux {
             originals: Originals::load(&paths.state, boot),
             state: paths.state.clone(),
             headroom_attribute: headroom_attribute(Path::new(BTF)),
+            routes: BTreeSet::new(),
             macs: BTreeMap::new(),
         })
     }
@@ -116,6 +119,7 @@ impl Linux {
         facts.neighbours = self.macs.clone();
         plane.neighbours = seen.iter().filter(|seen| seen.ours).map(|seen| (seen.hop, ())).collect();
         plane.routes = routes::ours(&mut self.route)?;
+        self.routes = plane.routes.keys().cloned().collect();
         Ok(())
     }
 
@@ -149,7 +153,11 @@ impl Linux {
                 .and_then(|ifindex| addresses::set(&mut self.route, ifindex, *address))
                 .doing(format_args!("setting address {address} on {link}")),
             Entry::Sysctl(path, value) => self.originals.set(&self.state, path, value),
-            Entry::Route(key, target) => routes::set(&mut self.route, key, target),
+            Entry::Route(key, target) => {
+                routes::set(&mut self.route, key, target, self.routes.contains(key))?;
+                self.routes.insert(key.clone());
+                Ok(())
+            }
             Entry::Neighbour(hop, ()) => neighbours::set(&mut self.route, hop),
             Entry::Firewall(name, script) => self.nft.set(name, script),
             Entry::PodLink(name, link) => links::confirm_pod_link(&mut self.route, name, link),
@@ -170,7 +178,11 @@ impl Linux {
                     .and_then(|ifindex| addresses::remove(&mut self.route, ifindex, *address))
                     .doing(format_args!("removing address {address} from {link}")),
             },
-            Key::Route(key) => routes::remove(&mut self.route, key),
+            Key::Route(key) => {
+                routes::remove(&mut self.route, key)?;
+                self.routes.remove(key);
+                Ok(())
+            }
             Key::Neighbour(hop) => neighbours::remove(&mut self.route, hop),
             Key::Firewall(name) => self.nft.remove(name),
             Key::File(path) => files::remove(path),

@@ -121,17 +121,18 @@ fn no_route(error: &NetlinkError) -> bool {
     [Errno::ENETUNREACH, Errno::EHOSTUNREACH, Errno::EACCES, Errno::EINVAL].contains(&error.errno)
 }
 
-/// Sets a route. One of somebody else with the same destination and metric is left alone.
-pub(super) fn set(route: &mut Route, key: &RouteKey, target: &RouteTarget) -> Result<(), StepError> {
+/// Sets a route; `ours`: there is one of ours to replace. One of somebody else with the same destination and metric is left
+/// alone.
+pub(super) fn set(
+    route: &mut Route,
+    key: &RouteKey,
+    target: &RouteTarget,
+    ours: bool,
+) -> Result<(), StepError> {
+    let flags = if ours { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_CREATE | NLM_F_EXCL };
     let doing = format_args!("setting route {} metric {}", key.destination, key.metric);
-    let message = RouteNetlinkMessage::NewRoute(message(key, target));
-    match route.change(&message, NLM_F_CREATE | NLM_F_EXCL) {
-        Err(error) if error.errno == Errno::EEXIST => {
-            if !ours(route).doing(doing)?.contains_key(key) {
-                return Err("there is one of somebody else").doing(doing);
-            }
-            route.change(&message, NLM_F_CREATE | NLM_F_REPLACE).doing(doing)
-        }
+    match route.change(&RouteNetlinkMessage::NewRoute(message(key, target)), flags) {
+        Err(error) if error.errno == Errno::EEXIST => Err("there is one of somebody else").doing(doing),
         result => result.doing(doing),
     }
 }

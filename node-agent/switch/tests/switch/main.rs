@@ -1,7 +1,7 @@
 //! The switch on a real kernel: frames go in at one end and are looked at where they come out.
 //!
-//! Each test makes namespaces of its own and drives [`agent_switch::Switch`] directly. `ip` and `ethtool` set things up.
-//! Needs root; without it every test says so and passes, unless `HEADWAY_REQUIRE_ROOT=1`.
+//! Each test makes namespaces of its own and drives [`agent_switch::Switch`] directly. `ip` and `ethtool` set things
+//! up. Needs root; without it every test says so and passes, unless `HEADWAY_REQUIRE_ROOT=1`.
 #![cfg(test)]
 
 mod addresses;
