@@ -1,6 +1,7 @@
 //! Names of maps, programs and limits that both sides use.
 
-/// Layout of everything in [`crate::maps`]: (major, minor). The pin directory carries it.
+/// Layout of everything in [`crate::maps`]: (major, minor). The directory of the pins is called `<major>-<minor>`: a BPF
+/// file system takes no dots.
 ///
 /// Minor grows when a map is added or a spare field gets a meaning that an older agent can ignore; major when
 /// an older agent could not drive the maps.

@@ -71,7 +71,8 @@ fn permitted(frame: &Frame, network: &Network) -> Result<(), DropReason> {
     Ok(())
 }
 
-/// What nobody on other nodes needs: there is no router to solicit behind a peer, and nothing snoops on group membership.
+/// What nobody on other nodes needs: there is no router to solicit behind a peer, and nothing snoops on group
+/// membership.
 #[inline(always)]
 fn is_chatter(packet: Packet, frame: &Frame, message: Icmp6) -> bool {
     match message.kind() {

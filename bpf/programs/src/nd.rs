@@ -11,7 +11,7 @@ use crate::{
     extension::ICMP6,
     frame::{Frame, IP6_HEADER, same_ip6},
     neighbour,
-    packet::{Packet, Verdict, checksum, redirect},
+    packet::{Packet, Verdict, checksum, redirect, word},
 };
 
 const ALL_NODES: Ip6 = [0xff02_0000_u32.to_be(), 0, 0, 1_u32.to_be()];
@@ -95,8 +95,8 @@ fn advertise(packet: Packet, frame: &Frame, target: &Ip6, asker: &Ip6, mac: &Mac
         target[1],
         target[2],
         target[3],
-        u32::from(option[0]) | u32::from(option[1]) << 16,
-        u32::from(option[2]) | u32::from(option[3]) << 16,
+        word(option[0], option[1]),
+        word(option[2], option[3]),
     ];
     let checksum = checksum(&mut sum, 0);
     packet.put(0, [to_mac, *mac])?;

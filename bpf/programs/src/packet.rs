@@ -16,9 +16,9 @@ const PACKET_HOST: u32 = 0; // linux/if_packet.h
 
 /// The kernel's view of a packet (linux/bpf.h), as far as it is used here.
 ///
-/// The kernel recognises the context of a global function by this name, in the object's type information (BTF). It takes
-/// BTF only if all names in it are identifiers of C, which rules out generic types in statics and in signatures, and so
-/// aya's maps and its `__sk_buff`; and only if members are in order: `repr(C)`.
+/// The kernel recognises the context of a global function by this name, in the object's type information (BTF). It
+/// takes BTF only if all names in it are identifiers of C, which rules out generic types in statics and in signatures,
+/// and so aya's maps and its `__sk_buff`; and only if members are in order: `repr(C)`.
 #[expect(non_camel_case_types, reason = "the kernel's name")]
 #[repr(C)]
 pub struct __sk_buff {
@@ -262,6 +262,12 @@ pub fn redirect(ifindex: u32) -> i32 {
 #[inline(always)]
 pub fn checksum(words: &mut [u32], sum: u32) -> u16 {
     !fold(partial_sum(words, sum))
+}
+
+/// Two halves, in memory order, as the word that they make in memory.
+#[inline(always)]
+pub fn word(first: u16, second: u16) -> u32 {
+    (u32::from(u16::from_be(first)) << 16 | u32::from(u16::from_be(second))).to_be()
 }
 
 /// The sum over `words`, not yet folded.

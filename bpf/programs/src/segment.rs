@@ -5,8 +5,8 @@
 //! ```
 //! What the far end has to know travels in the packet's mark, which veth keeps within a namespace.
 //!
-//! Only super-packets take the detour. A rule that kept a flow on it for 50 ms after its last super-packet, so that no small
-//! packet overtakes, was measured beside this one: no difference in reordering, for one more look-up a packet.
+//! Only super-packets take the detour. A rule that kept a flow on it for 50 ms after its last super-packet, so that no
+//! small packet overtakes, was measured beside this one: no difference in reordering, for one more look-up a packet.
 
 use bpf_common::counters::{DropReason, Event};
 

@@ -11,7 +11,7 @@ use crate::{
     extension::{ICMP6, Upper},
     frame::{Frame, IP4, IP6, IP6_HEADER},
     maps,
-    packet::{Packet, Verdict, checksum, partial_sum, redirect},
+    packet::{Packet, Verdict, checksum, partial_sum, redirect, word},
     path_mtu::{self, IP6_MINIMUM},
 };
 
@@ -23,14 +23,16 @@ const FRAGMENT_OFFSET: u16 = 0x1fff_u16.to_be();
 const ICMP: u32 = 1;
 const TTL: u32 = 64;
 
-/// An error quotes the beginning of the packet, in pieces that are no longer than the way they move down: 3 * 24 bytes for
-/// IPv4, the longest header and 8 bytes more (RFC 792); 2 * 48 bytes for IPv6, which leaves room for extension headers.
+/// An error quotes the beginning of the packet, in pieces that are no longer than the way they move down: 3 * 24 bytes
+/// for IPv4, the longest header and 8 bytes more (RFC 792); 2 * 48 bytes for IPv6, which leaves room for extension
+/// headers.
 const PIECES4: usize = 3;
 const PIECE4: usize = 6;
 const PIECES6: usize = 2;
 const PIECE6: usize = 12;
 
-/// Tells the sender of the frame that packets may have `mtu` bytes, in place of the frame; drops it if it cannot be told.
+/// Tells the sender of the frame that packets may have `mtu` bytes, in place of the frame; drops the frame if that is
+/// not possible.
 ///
 /// A pod is told by the gateway of its node. The node's own stack would take that for a martian, so there the
 /// destination tells.
@@ -70,12 +72,12 @@ fn fragmentation_needed(packet: Packet, frame: &Frame, mtu: u32, to_gateway: boo
     let sum = move_down::<PIECE4, PIECES4>(packet, at, IP4_HEADER + ERROR_HEADER)?;
     let mut error = [0x0304_0000_u32.to_be(), (mtu & 0xffff).to_be()];
     let sum = checksum(&mut error, sum);
-    error[0] |= in_low_half(sum);
+    error[0] |= word(0, sum);
     packet.store(at + IP4_HEADER, &error, 0)?;
     let mut header =
         [(0x4500_0000 | total as u32).to_be(), 0, (TTL << 24 | ICMP << 16).to_be(), teller, source];
     let sum = checksum(&mut header, 0);
-    header[2] |= in_low_half(sum);
+    header[2] |= word(0, sum);
     packet.store(at, &header, 0)?;
     send_back(packet, frame, to_gateway, settings)
 }
@@ -102,7 +104,7 @@ fn packet_too_big(packet: Packet, frame: &Frame, mtu: u32, to_gateway: bool) -> 
     let sum = partial_sum(&mut pseudo, sum);
     let mut error = [0x0200_0000_u32.to_be(), mtu.max(IP6_MINIMUM).to_be()];
     let sum = checksum(&mut error, sum);
-    error[0] |= in_low_half(sum);
+    error[0] |= word(0, sum);
     packet.store(at + IP6_HEADER, &error, 0)?;
     packet.store(at + 8, &addresses, 0)?;
     let start = [0x6000_0000_u32.to_be(), ((len as u32) << 16 | ICMP6 << 8 | TTL).to_be()];
@@ -126,12 +128,6 @@ fn move_down<const PIECE: usize, const PIECES: usize>(
         packet.store(from + way, &words, 0)?;
     }
     Ok(sum)
-}
-
-/// A checksum, which is in memory order, as the second half of a word.
-#[inline(always)]
-fn in_low_half(sum: u16) -> u32 {
-    u32::from(u16::from_be(sum)).to_be()
 }
 
 #[inline(always)]
