@@ -14,7 +14,7 @@ TEST_ENV := HEADWAY_REQUIRE_ROOT=1 HEADWAY_AGENT=$(AGENT) HEADWAY_PLUGIN=$(PLUGI
 DENY = PATH="$$(scripts/setup.sh tools-path):$$PATH" cargo deny
 DENY_WHAT := --hide-inclusion-graph bans licenses sources
 
-.PHONY: help setup setup-lint build build-agent build-plugin demo test lint bench full clean
+.PHONY: help setup setup-lint build build-agent build-plugin demo lab test lint bench full clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -37,6 +37,9 @@ build-plugin:
 
 demo: build ## Two nodes, pods, the packet on the wire, throughput, headroom: about a minute
 	$(TEST_ENV) cargo run --release -q -p e2e --bin demo
+
+lab: build ## Two nodes with two pods each, to look around in until Enter is pressed
+	$(TEST_ENV) cargo run --release -q -p e2e --bin lab
 
 test: build ## Everything: units, integration, end to end
 	HEADWAY_REQUIRE_ROOT=1 cargo test --workspace --exclude e2e
