@@ -1,10 +1,10 @@
 //! Traffic class and flow label of the outer header, and congestion marks on their way back inside.
 
 use agent_switch::Table as _;
-use bpf_common::counters::DropReason;
+use bpf_common::{counters::DropReason, maps::NextHop};
 
 use crate::{
-    node::{Node, address4, address6, mac},
+    node::{Node, address4, address6, key_mac, mac},
     packets::{IP4, IP6, Ip4, Ip6, MADE_UP, UDP, ethernet, ip4, tagged, udp},
     root::need_root,
     wire::{UNICAST, Wire},
@@ -137,4 +137,32 @@ fn a_fixed_class_takes_the_place_of_the_copied_one() {
     };
     let frame = ethernet(mac(2, 10), pod.mac(), IP4, &header.packet(&udp((1, 2), b"x")));
     assert_eq!(first_word(&node, &wire, &pod, &frame).0, 46 << 2 | u32::from(ECT_0));
+}
+
+#[test]
+fn flows_are_spread_over_next_hops() {
+    need_root!();
+    let mut node = Node::new(1);
+    let wire = Wire::new(&mut node, 2);
+    let pod = node.add_pod(10);
+    let routers = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3]];
+    let mut peer = node.switch.nodes().list().unwrap()[&2];
+    for (place, router) in routers.into_iter().enumerate() {
+        peer.next_hops[place] = NextHop { destination: key_mac(router), ..peer.next_hops[0] };
+    }
+    peer.next_hop_count = 3;
+    node.switch.nodes().set(2, peer).unwrap();
+    let way = |port| {
+        let packet = ip4(address4(1, 10), address4(2, 10), UDP, &udp((port, 53), b"hello"));
+        let frame = ethernet(mac(2, 10), pod.mac(), IP4, &packet);
+        pod.tap.send(&frame);
+        wire.tap.expect("an encapsulated frame", |arrived| arrived.len() > 54 && arrived[54..] == frame)[..6]
+            .to_vec()
+    };
+    let ways: Vec<_> = (0..60).map(way).collect();
+    for router in routers {
+        let taken = ways.iter().filter(|way| way[..] == router).count();
+        assert!(taken > 5, "{taken} of 60 flows go by {router:02x?}");
+    }
+    assert_eq!((0..60).map(way).collect::<Vec<_>>(), ways, "each flow keeps its way");
 }

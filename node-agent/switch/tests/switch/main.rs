@@ -23,4 +23,5 @@ mod tables;
 mod tap;
 mod too_big;
 mod wire;
+mod without_ip4;
 mod world;
