@@ -36,10 +36,10 @@ build-plugin:
 	cargo rustc --profile plugin -p cni-plugin --bin headway -- -C target-feature=+crt-static
 
 demo: build ## Two nodes, pods, the packet on the wire, throughput, headroom: about a minute
-	$(TEST_ENV) cargo run --release -q -p e2e --bin demo
+	$(TEST_ENV) cargo run -q -p e2e --bin demo
 
 lab: build ## Two nodes with two pods each, to look around in until Enter is pressed
-	$(TEST_ENV) cargo run --release -q -p e2e --bin lab
+	$(TEST_ENV) cargo run -q -p e2e --bin lab
 
 test: build ## Everything: units, integration, end to end
 	HEADWAY_REQUIRE_ROOT=1 cargo test --workspace --exclude e2e
