@@ -6,7 +6,7 @@ use std::{
     process::Command,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -142,20 +142,30 @@ impl Frames {
     #[must_use]
     #[track_caller]
     pub fn tshark(&self, arguments: &[&str]) -> String {
-        let file = scratch_file();
-        self.save(&file);
+        let file = Scratch::new();
+        self.save(&file.0);
         let mut command = Command::new("tshark");
         let verify = ["ip", "tcp", "udp"].map(|protocol| format!("{protocol}.check_checksum:TRUE"));
-        command.arg("-n").arg("-r").arg(&file);
+        command.arg("-n").arg("-r").arg(&file.0);
         command.args(verify.iter().flat_map(|option| ["-o", option]));
         let output = succeed(command.args(arguments), None);
-        fs::remove_file(&file).expect("remove the capture file");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }
 
-fn scratch_file() -> PathBuf {
-    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("hwt-{}-{number}-capture.pcap", std::process::id()))
+/// A capture file, removed on drop.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("hwt-{}-{}.pcap", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _gone = fs::remove_file(&self.0);
+    }
 }
