@@ -14,7 +14,7 @@ TEST_ENV := HEADWAY_REQUIRE_ROOT=1 HEADWAY_AGENT=$(AGENT) HEADWAY_PLUGIN=$(PLUGI
 DENY = PATH="$$(scripts/setup.sh tools-path):$$PATH" cargo deny
 DENY_WHAT := --hide-inclusion-graph bans licenses sources
 
-.PHONY: help setup setup-lint build build-agent build-plugin demo lab test lint bench full clean
+.PHONY: help setup setup-lint build build-agent build-plugin build-releases demo lab test lint bench full clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -35,13 +35,21 @@ build-agent:
 build-plugin:
 	cargo rustc --profile plugin -p cni-plugin --bin headway -- -C target-feature=+crt-static
 
+# For the tests of up- and downgrades: agents that take themselves for the next minor and the next major release.
+build-releases: setup
+	mkdir -p $(TARGET)/releases
+	for step in minor major; do \
+	    HEADWAY_TEST_RELEASE=$$step cargo build -p node-agent; \
+	    cp $(TARGET)/debug/headway-agent $(TARGET)/releases/headway-agent-$$step; \
+	done
+
 demo: build ## Two nodes, pods, the packet on the wire, throughput, headroom: about a minute
 	$(TEST_ENV) cargo run -q -p e2e --bin demo
 
 lab: build ## Two nodes with two pods each, to look around in until Enter is pressed
 	$(TEST_ENV) cargo run -q -p e2e --bin lab
 
-test: build ## Everything: units, integration, end to end
+test: build build-releases ## Everything: units, integration, end to end
 	HEADWAY_REQUIRE_ROOT=1 cargo test --workspace --exclude e2e
 	$(TEST_ENV) cargo test -p e2e
 
@@ -55,7 +63,7 @@ lint: setup-lint ## Formatting, clippy, licences, dependencies
 bench: build ## Throughput and attach times, beside VXLAN and bridge + host-local
 	$(TEST_ENV) cargo test -p e2e --test throughput --test speed -- --nocapture
 
-full: build ## The long matrices and soaks; writes docs/measured.txt
+full: build build-releases ## The long matrices and soaks; writes docs/measured.txt
 	HEADWAY_REQUIRE_ROOT=1 cargo test --workspace --exclude e2e
 	$(TEST_ENV) HEADWAY_FULL=1 cargo test -p e2e -- --nocapture 2>&1 | tee $(TARGET)/full.log
 	sed -n 's/^measured: //p' $(TARGET)/full.log > docs/measured.txt

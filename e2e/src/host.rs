@@ -20,6 +20,18 @@ pub fn plugin_binary() -> PathBuf {
     built("HEADWAY_PLUGIN", "headway", &["plugin", "x86_64-unknown-linux-gnu/plugin", "release", "debug"])
 }
 
+/// An agent that takes itself for one of the next `minor` or `major` release.
+///
+/// # Panics
+/// There is none.
+#[must_use]
+pub fn agent_of_next_release(step: &str) -> PathBuf {
+    let name = format!("headway-agent-{step}");
+    let found =
+        target_dirs().into_iter().map(|dir| dir.join("releases").join(&name)).find(|path| path.exists());
+    found.unwrap_or_else(|| panic!("{name} is not built: run `make build-releases`"))
+}
+
 /// Folders in which cargo and the Makefile put what they build.
 #[must_use]
 pub fn target_dirs() -> Vec<PathBuf> {

@@ -1,10 +1,12 @@
 //! The agent may die and change; traffic does not notice. A reboot leaks nothing.
 #![expect(clippy::expect_used, reason = "a test reports by panicking with the context")]
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use e2e::{
-    Cluster, Node, root_or_skip,
+    Cluster, Node,
+    host::agent_of_next_release,
+    root_or_skip,
     stream::Stream,
     tcp::{self, Amount},
     wait_until,
@@ -113,23 +115,16 @@ fn after_a_reboot_pods_get_addresses_and_nothing_is_leaked() {
     assert_eq!(endpoints, 10);
 }
 
-/// The version folder of the pinned maps: `<major>-<minor>`, since bpffs takes no dots.
-fn layout(bpf: &Path) -> String {
-    let names = std::fs::read_dir(bpf).expect("list the bpffs").flatten();
-    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    names.into_iter().find(|name| name.contains('-')).expect("the maps are below <major>-<minor>")
-}
-
 #[test]
-fn maps_of_a_newer_major_stop_adds_and_leave_traffic_alone() {
+fn after_a_newer_major_release_an_older_agent_adds_nothing_and_leaves_traffic_alone() {
     root_or_skip!();
     let cluster = Cluster::builder().start();
     let (near, far) = (cluster.a().add_pod("near"), cluster.b().add_pod("far"));
-    let bpf = cluster.a().folder.join("bpf");
-    let major: u32 = layout(&bpf).split('-').next().and_then(|major| major.parse().ok()).expect("a number");
     cluster.a().stop_agent();
-    // What a downgrade by one major finds.
-    std::fs::rename(bpf.join(layout(&bpf)), bpf.join(format!("{}-0", major + 1))).expect("rename the layout");
+    cluster.a().spawn_agent_binary(agent_of_next_release("major"));
+    cluster.a().wait_ready();
+    near.assert_pings(far.ip4());
+    cluster.a().stop_agent();
     cluster.a().spawn_agent();
     wait_until("the agent says so", PATIENCE, || cluster.a().log().to_lowercase().contains("newer"));
     near.assert_pings(far.ip4());
@@ -139,18 +134,19 @@ fn maps_of_a_newer_major_stop_adds_and_leave_traffic_alone() {
 }
 
 #[test]
-fn maps_of_a_newer_minor_are_served() {
+fn an_upgrade_by_a_minor_release_and_back_keeps_pods_and_takes_new_ones() {
     root_or_skip!();
     let cluster = Cluster::builder().start();
     let (near, far) = (cluster.a().add_pod("near"), cluster.b().add_pod("far"));
-    let bpf = cluster.a().folder.join("bpf");
-    let layout = layout(&bpf);
-    let (major, minor) = layout.split_once('-').expect("<major>-<minor>");
-    let newer = format!("{major}-{}", minor.parse::<u32>().expect("a number") + 1);
     cluster.a().stop_agent();
-    std::fs::rename(bpf.join(&layout), bpf.join(newer)).expect("rename the layout");
+    cluster.a().spawn_agent_binary(agent_of_next_release("minor"));
+    cluster.a().wait_ready();
+    let newer = cluster.a().add_pod("newer");
+    wait_until("a pod of the newer agent reaches the others", PATIENCE, || newer.pings(far.ip6()));
+    cluster.a().stop_agent();
     cluster.a().start_agent();
     near.assert_pings(far.ip4());
-    let new = cluster.a().add_pod("new");
-    wait_until("a new pod reaches the old one", PATIENCE, || new.pings(far.ip6()));
+    newer.assert_pings(far.ip4());
+    let older = cluster.a().add_pod("older");
+    wait_until("a pod of the older agent reaches the others", PATIENCE, || older.pings(newer.ip6()));
 }

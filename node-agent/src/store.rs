@@ -23,7 +23,10 @@ use serde::{Deserialize, Serialize};
 use crate::replace_file::replace_file;
 
 /// Form of the files. Minor: fields were added that an older agent may ignore.
-pub const VERSION: Version = Version { major: 1, minor: 0 };
+pub const VERSION: Version = {
+    let (major, minor) = bpf_common::names::as_built(1, 0);
+    Version { major, minor }
+};
 
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +72,7 @@ impl Store {
         let store = Self { folder: folder.to_owned() };
         let version = folder.join("version");
         match fs::read_to_string(&version) {
-            Ok(found) if major(&found) != Some(VERSION.major) => {
+            Ok(found) if major(&found).is_none_or(|major| major > VERSION.major) => {
                 return Err(StoreError::Newer { path: folder.to_owned(), found: found.trim().to_owned() });
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&version)(error)),
@@ -201,9 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn state_of_a_newer_minor_version_is_used() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("version"), "1.7\n").unwrap();
-        assert!(Store::open(folder.path()).is_ok());
+    fn state_of_an_older_or_a_newer_minor_version_is_used() {
+        for version in ["0.9\n", "1.7\n"] {
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join("version"), version).unwrap();
+            assert!(Store::open(folder.path()).is_ok(), "{version}");
+        }
     }
 }

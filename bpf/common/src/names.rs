@@ -5,7 +5,21 @@
 ///
 /// Minor grows when a map is added or a spare field gets a meaning that an older agent can ignore; major when
 /// an older agent could not drive the maps.
-pub const LAYOUT: (u32, u32) = (1, 0);
+pub const LAYOUT: (u32, u32) = as_built(1, 0);
+
+/// A version, (major, minor), of something that outlives an agent, as this build has it.
+///
+/// Tests of up- and downgrades need two releases: an agent built with `HEADWAY_TEST_RELEASE` set to `minor` or
+/// `major` takes itself for the next one.
+#[must_use]
+pub const fn as_built(major: u32, minor: u32) -> (u32, u32) {
+    let Some(release) = option_env!("HEADWAY_TEST_RELEASE") else { return (major, minor) };
+    match release.as_bytes() {
+        b"minor" => (major, minor + 1),
+        b"major" => (major + 1, 0),
+        _ => panic!("HEADWAY_TEST_RELEASE is neither minor nor major"),
+    }
+}
 
 /// `SETTINGS`: array of one [`crate::maps::Settings`].
 pub const SETTINGS: &str = "SETTINGS";
