@@ -90,8 +90,12 @@ impl Tap {
         let mut frame = vec![0_u8; 70_000];
         let mut control = [0_u64; 16];
         let mut vector = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
+        // SAFETY: all zeros is a valid address.
+        let mut from: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         // SAFETY: all zeros is a valid header.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_name = (&raw mut from).cast();
+        header.msg_namelen = size_of_val(&from) as libc::socklen_t;
         header.msg_iov = &raw mut vector;
         header.msg_iovlen = 1;
         header.msg_control = control.as_mut_ptr().cast();
@@ -100,12 +104,23 @@ impl Tap {
         let len = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut header, 0) };
         check(len as c_int)?;
         frame.truncate(len as usize);
+        assert_eq!(
+            u16::from_be(from.sll_protocol),
+            protocol(&frame),
+            "the kernel takes the frame for another one"
+        );
         // SAFETY: the kernel has filled the header.
         if let Some(tag) = unsafe { lifted_tag(&header) } {
             frame.splice(12..12, tag);
         }
         Ok(frame)
     }
+}
+
+/// What the kernel should take an untagged frame for: its EtherType, or 802.2 if it has a length instead.
+fn protocol(frame: &[u8]) -> u16 {
+    let protocol = u16::from_be_bytes([frame[12], frame[13]]);
+    if protocol < 1536 { libc::ETH_P_802_2 as u16 } else { protocol }
 }
 
 /// The tag in a message's auxiliary data.
