@@ -1,19 +1,16 @@
 //! Builds a pod's link.
 
-use std::{fs, io, net::IpAddr, path::Path};
+use std::{fs, io, path::Path};
 
 use agent_api::{Assignment, HeadroomOutcome, names};
-use ipnet::IpNet;
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::{
-    AddressFamily, RouteNetlinkMessage,
-    address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
+    RouteNetlinkMessage,
     link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
-    route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType},
 };
 use nix::errno::Errno;
 
-use super::{LinkError, LinkView, by_index, by_name, doing, find};
+use super::{LinkError, LinkView, by_name, configure::configure, doing, find};
 use crate::{
     netlink::{Answer, Netlink},
     netns::Netns,
@@ -42,7 +39,7 @@ pub fn build(
     let pair = Pair { netns, ifname, assignment };
     let refused = pair.create(&mut node, made)?;
     let host = raise_host(&mut node, &assignment.host_ifname)?;
-    let pod = netns.run(|| configure_pod(ifname, assignment))??;
+    let pod = netns.run(|| configure(ifname, assignment))??;
     let headroom = refused.unwrap_or_else(|| headroom_outcome(assignment, &host, &pod));
     Ok(Built { host_ifindex: host.index, headroom })
 }
@@ -138,79 +135,8 @@ fn raise_host(node: &mut Netlink, name: &str) -> Result<LinkView, LinkError> {
     view.ok_or_else(|| doing(format!("looking at the link {name}"))(Errno::EPROTO))
 }
 
-/// Runs inside the pod's namespace.
-fn configure_pod(ifname: &str, assignment: &Assignment) -> Result<LinkView, LinkError> {
-    let mut pod = Netlink::open().map_err(doing("opening a netlink socket in the pod"))?;
-    let found = find(&mut pod, ifname)?;
-    let view = found.ok_or_else(|| doing(format!("looking at {ifname} in the pod"))(Errno::ENODEV))?;
-    if assignment.addresses.iter().any(|address| address.addr().is_ipv6()) {
-        sysctl("ipv6", ifname, "disable_ipv6", "0")?;
-    }
-    // The segment has no routers but the node; link-local addresses are derivable from the MAC (EUI-64).
-    sysctl("ipv6", ifname, "accept_ra", "0")?;
-    sysctl("ipv6", ifname, "addr_gen_mode", "0")?;
-
-    let mut up = by_index(view.index);
-    (up.header.flags, up.header.change_mask) = (LinkFlags::Up, LinkFlags::Up);
-    let mut requests = vec![(RouteNetlinkMessage::SetLink(up), 0)];
-    let mut what = vec![format!("raising {ifname} in the pod")];
-    for address in &assignment.addresses {
-        let message = RouteNetlinkMessage::NewAddress(address_message(view.index, address));
-        requests.push((message, NLM_F_CREATE | NLM_F_EXCL));
-        what.push(format!("adding the address {address} to {ifname} in the pod"));
-    }
-    for route in &assignment.routes {
-        let message =
-            RouteNetlinkMessage::NewRoute(route_message(view.index, &route.destination, route.gateway));
-        requests.push((message, NLM_F_CREATE | NLM_F_EXCL));
-        what.push(format!("adding the route {} via {} in the pod", route.destination, route.gateway));
-    }
-    let answers = pod.exchange(requests).map_err(doing("setting up the pod's interface"))?;
-    for (answer, what) in answers.into_iter().zip(what) {
-        answer.map_err(doing(what))?;
-    }
-    Ok(view)
-}
-
-fn address_message(index: u32, address: &IpNet) -> AddressMessage {
-    let mut message = AddressMessage::default();
-    message.header.family = family(address.addr());
-    message.header.prefix_len = address.prefix_len();
-    message.header.index = index;
-    message.header.flags = AddressHeaderFlags::Nodad; // the agent gives each address out once
-    message.attributes = vec![
-        AddressAttribute::Local(address.addr()),
-        AddressAttribute::Address(address.addr()),
-        AddressAttribute::Flags(AddressFlags::Nodad),
-    ];
-    if let IpNet::V4(v4) = address {
-        message.attributes.push(AddressAttribute::Broadcast(v4.broadcast()));
-    }
-    message
-}
-
-fn route_message(index: u32, destination: &IpNet, gateway: IpAddr) -> RouteMessage {
-    let mut message = RouteMessage::default();
-    message.header.address_family = family(gateway);
-    message.header.destination_prefix_length = destination.prefix_len();
-    message.header.table = RouteHeader::RT_TABLE_MAIN;
-    message.header.protocol = RouteProtocol::Boot;
-    message.header.scope = RouteScope::Universe;
-    message.header.kind = RouteType::Unicast;
-    message.attributes = vec![
-        RouteAttribute::Destination(RouteAddress::from(destination.network())),
-        RouteAttribute::Gateway(RouteAddress::from(gateway)),
-        RouteAttribute::Oif(index),
-    ];
-    message
-}
-
-fn family(address: IpAddr) -> AddressFamily {
-    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
-}
-
 /// Writes `net.<family>.conf.<interface>.<key>`, if this kernel has the family at all.
-fn sysctl(family: &str, interface: &str, key: &str, value: &str) -> Result<(), LinkError> {
+pub fn sysctl(family: &str, interface: &str, key: &str, value: &str) -> Result<(), LinkError> {
     let path = Path::new("/proc/sys/net").join(family).join("conf").join(interface).join(key);
     match fs::write(&path, value) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

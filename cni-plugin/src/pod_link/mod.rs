@@ -5,6 +5,7 @@
 //!  hw0123456789ab  group, MAC, MTU, headroom == eth0  MAC, MTU, headroom, addresses, routes
 //! ```
 
+mod configure;
 mod create;
 mod inspect;
 mod view;

@@ -50,8 +50,14 @@ fn look_at_the_pair(rig: &Rig, host: &str) {
         .map(|it| format!("{}/{}", it["local"].as_str().unwrap(), it["prefixlen"]))
         .collect();
     assert_eq!(global, ["10.1.1.5/16", "fd10:0:0:1::5/48"]);
-    let tentative = |it: &&&Value| it["tentative"] == true && it["scope"] == "global";
-    assert_eq!(addresses.iter().find(tentative), None, "an address waits for DAD");
+    assert_eq!(addresses.iter().find(|it| it["tentative"] == true), None, "an address waits for DAD");
+    let link: Vec<&Value> =
+        addresses.iter().filter(|it| it["scope"] == "link").map(|it| &it["local"]).collect();
+    assert_eq!(link, ["fe80::858:aff:fe01:105"]);
+    let local = rig.show(&rig.pod, &["-6", "route", "show", "table", "local", "type", "local"]);
+    for address in ["fd10:0:0:1::5", "fe80::858:aff:fe01:105"] {
+        assert!(local.iter().any(|route| route["dst"] == address), "{address} is not local yet: {local:?}");
+    }
     for (family, gateway) in [("-4", "10.1.1.1"), ("-6", "fd10:0:0:1::1")] {
         let output = std::process::Command::new("ip")
             .args(["-n", &rig.pod, family, "-j", "route", "show", "default"])

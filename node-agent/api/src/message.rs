@@ -1,6 +1,12 @@
 //! Requests and responses, versioned as a whole.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr, path::PathBuf, str::FromStr};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+    path::PathBuf,
+    str::FromStr,
+};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -283,6 +289,17 @@ pub enum Readiness {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct MacAddress(pub [u8; 6]);
+
+impl MacAddress {
+    /// The link-local address that it makes (EUI-64, RFC 4291 appendix A): the switch answers for it, so pods must not have
+    /// another.
+    #[must_use]
+    pub const fn link_local(self) -> Ipv6Addr {
+        let [a, b, c, d, e, f] = self.0;
+        let interface = u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
+        Ipv6Addr::from_bits(0xfe80 << 112 | interface as u128)
+    }
+}
 
 impl fmt::Display for MacAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
