@@ -6,6 +6,7 @@ use std::{
 };
 
 use agent_api::MacAddress;
+use bpf_common::{mac, sid};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
@@ -143,15 +144,6 @@ impl SidBlock {
     }
 }
 
-/// What a SID does (RFC 8986 sections 4.11, 4.12); the low two bits of its function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Behaviour {
-    /// End.DT2U: decapsulate and switch by the inner destination MAC.
-    Dt2u = 0,
-    /// End.DT2M: decapsulate and flood to local endpoints.
-    Dt2m = 1,
-}
-
 /// A node's /48 in the SID block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Locator {
@@ -169,14 +161,10 @@ impl Locator {
     /// `<locator>::1`, the node's outer source and infrastructure address.
     #[must_use]
     pub fn infrastructure(self) -> Ipv6Addr {
-        Ipv6Addr::from(self.bits() | 1)
-    }
-
-    /// The SID of a behaviour on a network: function 0xE000 + 4 * network + behaviour in bits 48..64.
-    #[must_use]
-    pub fn sid(self, network: NetworkNumber, behaviour: Behaviour) -> Ipv6Addr {
-        let function = 0xe000_u128 + 4 * u128::from(network.0) + behaviour as u128;
-        Ipv6Addr::from(self.bits() | function << 64)
+        let pieces = sid::infrastructure(self.block.0.to_be(), self.node.into());
+        Ipv6Addr::from_bits(
+            pieces.iter().fold(0, |bits, piece| bits << 32 | u128::from(u32::from_be(*piece))),
+        )
     }
 
     fn bits(self) -> u128 {
@@ -225,22 +213,16 @@ impl PodCidrs {
         self.ip4(host).map(IpAddr::V4).into_iter().chain(self.ip6(host).map(IpAddr::V6))
     }
 
-    /// The MAC of a derived endpoint: `0a:58` + IPv4 address, in an IPv6-only cluster `0a:59` + node + host.
+    /// The MAC of a derived endpoint; see [`bpf_common::mac`].
     #[must_use]
     pub fn mac(self, node: NodeNumber, host: u16) -> MacAddress {
-        let (kind, rest) = match self.ip4(host) {
-            Some(ip) => (0x58, ip.octets()),
-            None => (0x59, (u32::from(node.0) << 16 | u32::from(host)).to_be_bytes()),
+        let mac = match self.ip4(host) {
+            Some(ip) => mac::from_ip4(ip.to_bits().to_be()),
+            None => mac::from_node(node.into(), host),
         };
-        MacAddress([0x0a, kind, rest[0], rest[1], rest[2], rest[3]])
+        let [[a, b], [c, d], [e, f]] = mac.map(u16::to_ne_bytes);
+        MacAddress([a, b, c, d, e, f])
     }
-}
-
-/// The link-local address that a kernel derives from a MAC (RFC 4291 appendix A).
-#[must_use]
-pub fn link_local(mac: MacAddress) -> Ipv6Addr {
-    let [a, b, c, d, e, f] = mac.0;
-    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
 fn leading(address: Ipv6Addr) -> u32 {
@@ -261,14 +243,9 @@ mod tests {
     }
 
     #[test]
-    fn sids_follow_from_the_numbers() {
-        let network = NetworkNumber::new(1).unwrap();
+    fn locators_follow_from_the_numbers() {
         assert_eq!(locator().prefix().to_string(), "5f00:1:2::/48");
         assert_eq!(locator().infrastructure().to_string(), "5f00:1:2::1");
-        assert_eq!(locator().sid(network, Behaviour::Dt2u).to_string(), "5f00:1:2:e004::");
-        assert_eq!(locator().sid(network, Behaviour::Dt2m).to_string(), "5f00:1:2:e005::");
-        let last = NetworkNumber::new(2047).unwrap();
-        assert_eq!(locator().sid(last, Behaviour::Dt2m).to_string(), "5f00:1:2:fffd::");
     }
 
     #[test]
@@ -284,7 +261,6 @@ mod tests {
         let six = PodCidrs { v4: None, ..both };
         assert_eq!(six.mac(node, 0x304).to_string(), "0a:59:01:02:03:04");
         assert_eq!(six.last_host(), 0xfffe);
-        assert_eq!(link_local(six.mac(node, 9)).to_string(), "fe80::859:1ff:fe02:9");
     }
 
     #[test]
