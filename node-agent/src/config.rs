@@ -22,6 +22,8 @@ pub struct NodeConfig {
     pub paths: Paths,
     /// Where metrics and probes are served; `None`: nowhere. Fixed while the agent runs.
     pub http: Option<SocketAddr>,
+    /// The kernel may hurry while a program is attached. Fixed while the agent runs.
+    pub expedite_attach: bool,
 }
 
 /// Where the agent keeps its things.

@@ -3,6 +3,7 @@
 //! The agent sees the kernel through [`Kernel`] only; [`linux`] is the real one, [`fake`] one in memory for tests.
 
 mod addresses;
+mod expedite;
 #[cfg(test)]
 pub mod fake;
 mod files;

@@ -172,7 +172,7 @@ fn owner(config_file: &Path, config: NodeConfig) -> Result<Owner> {
         store => store.context("opening the state folder")?,
     };
     let boot = clock::boot().context("reading the boot id")?;
-    let linux = match Linux::open(&config.paths, &boot) {
+    let linux = match Linux::open(&config.paths, &boot, config.expedite_attach) {
         Err(OpenError::Newer(reason)) => return halted(reason),
         linux => linux.context("opening the kernel")?,
     };

@@ -29,7 +29,7 @@ impl Node {
     fn new(scratch: &Scratch) -> Self {
         let config = config::parse(&scratch.config()).unwrap();
         let boot = clock::boot().unwrap();
-        let linux = Linux::open(&config.paths, &boot).unwrap();
+        let linux = Linux::open(&config.paths, &boot, config.expedite_attach).unwrap();
         let world = World::new(config.configuration.clone(), boot);
         Self { config, world, reconciler: Reconciler::new(Box::new(linux)) }
     }

@@ -69,7 +69,7 @@ fn checked(file: &raw::File, problems: &mut Problems) -> Option<NodeConfig> {
         limits: limits?,
         conflist,
     };
-    Some(NodeConfig { configuration, paths, http })
+    Some(NodeConfig { configuration, paths, http, expedite_attach: file.expedite_attach })
 }
 
 /// What was found wrong so far.

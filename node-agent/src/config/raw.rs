@@ -51,6 +51,11 @@ pub(super) struct File {
     /// Address and port for /metrics, /livez and /readyz, or "off". Read at start only.
     #[serde(default = "default_http")]
     pub http: String,
+    /// Have the kernel hurry (`/sys/kernel/rcu_expedited`, for the whole machine) for the millisecond in which a program is
+    /// attached. Without it a pod takes about ten milliseconds longer, and pods wait for each other. Turn it off where isolated
+    /// processors do real-time work. Read at start only.
+    #[serde(default = "yes")]
+    pub expedite_attach: bool,
 }
 
 fn yes() -> bool {

@@ -18,7 +18,9 @@ use agent_switch::Switch;
 use nix::errno::Errno;
 
 use super::{
-    Doing, Kernel, Measurements, StepError, addresses, files,
+    Doing, Kernel, Measurements, StepError, addresses,
+    expedite::Expedite,
+    files,
     links::{self, Links},
     neighbour_tables, neighbours,
     nft::Nft,
@@ -39,6 +41,8 @@ pub struct Linux {
     route: Route,
     ethtool: Generic,
     switch: Switch,
+    /// For attaching programs, if the operator has nothing against it.
+    expedite: Option<Expedite>,
     nft: Nft,
     originals: Originals,
     state: PathBuf,
@@ -65,7 +69,7 @@ impl Linux {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(paths: &Paths, boot: &str) -> Result<Self, OpenError> {
+    pub fn open(paths: &Paths, boot: &str, expedite_attach: bool) -> Result<Self, OpenError> {
         agent_switch::mount(&paths.bpf).doing("loading the switch")?;
         let switch = match Switch::open(&paths.bpf) {
             Err(newer @ agent_switch::Error::NewerLayout { .. }) => {
@@ -77,6 +81,8 @@ impl Linux {
             route: Route::open().doing("opening a netlink socket")?,
             ethtool: Generic::open().doing("opening an ethtool socket")?,
             switch,
+            expedite: expedite_attach
+                .then(|| Expedite::new(paths.socket.parent().unwrap_or(Path::new("/run")))),
             nft: Nft::default(),
             originals: Originals::load(&paths.state, boot),
             state: paths.state.clone(),
@@ -141,7 +147,12 @@ impl Linux {
     }
 
     fn set(&mut self, entry: &Entry) -> Result<(), StepError> {
-        if let Some(result) = switch::set(&mut self.switch, entry) {
+        let mut set = || switch::set(&mut self.switch, entry);
+        let result = match (&self.expedite, entry) {
+            (Some(expedite), Entry::Attachment(..)) => expedite.during(set),
+            _ => set(),
+        };
+        if let Some(result) = result {
             return result.doing(format_args!("setting {entry:?}"));
         }
         match entry {
