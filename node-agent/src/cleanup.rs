@@ -13,6 +13,7 @@ use crate::{
 #[must_use]
 pub fn cleanup(config: &NodeConfig) -> Vec<String> {
     let mut failures = leftovers::remove(&config.paths.bpf);
+    failures.extend(agent_switch::unmount(&config.paths.bpf).err().map(|error| error.to_string()));
     match clock::boot() {
         Ok(boot) => {
             let restored = Originals::load(&config.paths.state, &boot).restore();

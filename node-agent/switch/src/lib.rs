@@ -21,7 +21,7 @@ mod table;
 
 pub use crate::{
     attachment::{Attached, Foreign, Program},
-    bpffs::mount,
+    bpffs::{mount, unmount},
     counters::Counters,
     error::Error,
     layout::Layout,
