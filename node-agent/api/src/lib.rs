@@ -14,12 +14,14 @@
 
 pub mod client;
 pub mod line;
+pub mod mac;
 pub mod message;
 pub mod names;
 pub mod pending;
 
 pub use client::{Client, ClientError};
+pub use mac::MacAddress;
 pub use message::{
-    Activate, Assignment, AttachmentKey, Check, ErrorKind, Gc, HeadroomOutcome, MacAddress, Pod, Readiness,
-    Refusal, Release, Reply, Request, Reserve, Response, Route, Verb, Version,
+    Activate, Assignment, AttachmentKey, Check, ErrorKind, Gc, HeadroomOutcome, Pod, Readiness, Refusal,
+    Release, Reply, Request, Reserve, Response, Route, Verb, Version,
 };
