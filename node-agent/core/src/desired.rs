@@ -3,22 +3,23 @@
 //! Facts that are still missing (a link without index, a peer without route) leave out what depends on them: the
 //! pass after the next observation adds it.
 
+mod peers;
+
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv6Addr},
 };
 
 use agent_api::MacAddress;
-use bpf_common::{
-    maps,
-    names::{MAX_FLOOD_NODES, MAX_NEXT_HOPS},
-};
-use ipnet::{IpNet, Ipv6Net};
+use bpf_common::{maps, names::MAX_FLOOD_NODES};
+use ipnet::IpNet;
+
+pub use peers::ways;
 
 use crate::{
     addr::{NodeNumber, PodCidrs},
-    config::{Flooding, Headroom, Peer},
-    dataplane::{Attached, Dataplane, Hop, Link, LinkAddress, Pair, PodLink, Program, RouteKey, RouteTarget},
+    config::{Flooding, Headroom},
+    dataplane::{Attached, Dataplane, Link, LinkAddress, Pair, PodLink, Program},
     firewall,
     ipam::GATEWAY,
     lease::{Lease, State},
@@ -59,8 +60,8 @@ pub fn desired(world: &World) -> Dataplane {
         node_links(world, mtu, &mut plane);
         pods(world, &mut plane);
     }
-    underlay_routes(world, &mut plane);
-    peers(world, &mut plane);
+    peers::underlay_routes(world, &mut plane);
+    peers::peers(world, &mut plane);
     network(world, &mut plane);
     if world.announced {
         let (path, content) = &world.config.conflist;
@@ -111,12 +112,6 @@ pub fn uplinks(world: &World) -> impl Iterator<Item = (&String, &Link)> {
     names
         .filter_map(|name| world.facts.links.get_key_value(name))
         .filter(|(_, link)| link.mac != MacAddress::default())
-}
-
-/// Is there an uplink that can carry traffic?
-#[must_use]
-pub fn uplink_ready(world: &World) -> bool {
-    uplinks(world).any(|(_, link)| link.up)
 }
 
 /// The gateway link and the segmenter, and what hangs on them.
@@ -225,78 +220,6 @@ fn endpoint(world: &World, address: MacAddress, host: u16, flags: u32) -> maps::
         ip4: ip4(pods, host),
         flags,
         ip6: ip6(pods, host),
-    }
-}
-
-/// Ways to the peers' locators, and an end for what is in the block and leads nowhere.
-fn underlay_routes(world: &World, plane: &mut Dataplane) {
-    let config = &world.config;
-    for destination in [config.sid_block.prefix(), config.locator().prefix()] {
-        plane.routes.insert(RouteKey { destination, metric: LAST_RESORT }, RouteTarget::Unreachable);
-    }
-    for (number, peer) in config.peers.iter().filter(|_| config.underlay_routes) {
-        let Some(hops) = world.facts.routes_to.get(&peer.address).filter(|hops| on_uplinks(world, hops))
-        else {
-            continue;
-        };
-        let destination = config.sid_block.locator(*number).prefix();
-        plane.routes.insert(RouteKey { destination, metric: DEFAULT_METRIC }, RouteTarget::Via(hops.clone()));
-    }
-}
-
-/// Peers in the switch: their prefixes, and next hops with what is known of them.
-fn peers(world: &World, plane: &mut Dataplane) {
-    let network = world.network().get();
-    let node = &world.config.node;
-    prefixes(plane, network, node.number, node.pods);
-    for (&number, peer) in &world.config.peers {
-        prefixes(plane, network, number, peer.pods);
-        let hops = ways(world, number);
-        plane.neighbours.extend(hops.iter().map(|hop| (*hop, ())));
-        plane.nodes.insert(number, self::node(world, peer, &hops));
-    }
-}
-
-fn prefixes(plane: &mut Dataplane, network: u16, number: NodeNumber, pods: PodCidrs) {
-    if let Some(net) = pods.v4 {
-        plane.prefixes4.insert((network, net), number);
-    }
-    if let Some(net) = pods.v6 {
-        // Derived addresses differ in the host number only: what lies beyond its 16 bits is nobody's.
-        let net = Ipv6Net::new_assert(net.network(), 112);
-        plane.prefixes6.insert((network, net), maps::Prefix6 { node: number.into(), base4: ip4(pods, 0) });
-    }
-}
-
-/// Next hops towards a peer's locator, over our uplinks, as the kernel's routes have it.
-#[must_use]
-pub fn ways(world: &World, peer: NodeNumber) -> Vec<Hop> {
-    let target = world.config.sid_block.locator(peer).infrastructure();
-    let hops = world.facts.routes_to.get(&target).filter(|hops| on_uplinks(world, hops));
-    hops.into_iter().flatten().take(MAX_NEXT_HOPS).copied().collect()
-}
-
-fn on_uplinks(world: &World, hops: &[Hop]) -> bool {
-    hops.iter().all(|hop| uplinks(world).any(|(_, link)| link.ifindex == hop.ifindex))
-}
-
-fn node(world: &World, peer: &Peer, hops: &[Hop]) -> maps::Node {
-    let uplink = |hop: &Hop| uplinks(world).map(|(_, link)| link).find(|link| link.ifindex == hop.ifindex);
-    let mut next_hops = [maps::NextHop::default(); MAX_NEXT_HOPS];
-    let mut mtu = peer.mtu.unwrap_or(u32::MAX);
-    for (place, hop) in next_hops.iter_mut().zip(hops) {
-        let Some(link) = uplink(hop) else { continue };
-        mtu = mtu.min(link.mtu);
-        let resolved = world.facts.neighbours.get(hop).copied().unwrap_or_default();
-        *place = maps::NextHop { ifindex: hop.ifindex, source: mac(link.mac), destination: mac(resolved) };
-    }
-    let net = peer.pods.v4;
-    maps::Node {
-        base4: ip4(peer.pods, 0),
-        mask4: net.map_or(0, |net| u32::from_ne_bytes(net.netmask().octets())),
-        mtu: mtu.saturating_sub(OVERHEAD),
-        next_hop_count: u32::try_from(hops.len()).unwrap_or(0),
-        next_hops,
     }
 }
 
