@@ -1,9 +1,8 @@
 //! Properties of the core that hold in any world.
 
-mod worlds;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::worlds::{BOOT, attach, configuration, facts, request, world};
 use agent_core::{
     dataplane::{Program, Step, plan},
     desired::{self, desired},
@@ -12,7 +11,6 @@ use agent_core::{
     world::{Event, World},
 };
 use proptest::prelude::*;
-use worlds::{attach, configuration, facts, request, world};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
@@ -94,7 +92,7 @@ proptest! {
 
     #[test]
     fn the_address_freed_longest_ago_comes_first(frees in prop::collection::vec(2_u16..=254, 1..400)) {
-        let mut world = World::new(configuration(1, &[2], true, true), worlds::BOOT.into());
+        let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
         attach(&mut world, 253, 0, |_| true);
         prop_assert!(ipam::reserve(&world, &request("late"), "n".into(), 0).unwrap_err().message.contains("10.0.1.0/24"));
         let mut freed = BTreeMap::new();
@@ -116,7 +114,7 @@ proptest! {
 
 #[test]
 fn a_lease_of_an_earlier_boot_is_stale_and_not_switched() {
-    let mut world = World::new(configuration(1, &[2], true, true), worlds::BOOT.into());
+    let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
     attach(&mut world, 1, 1000, |_| true);
     world.boot = "next-boot".into();
     let seen = facts(&world, 500, 1500, |_| true, true);
@@ -127,7 +125,7 @@ fn a_lease_of_an_earlier_boot_is_stale_and_not_switched() {
 
 #[test]
 fn a_link_that_is_gone_ends_its_lease_only_when_seen_after_the_activation() {
-    let mut world = World::new(configuration(1, &[2], true, true), worlds::BOOT.into());
+    let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
     attach(&mut world, 1, 1000, |_| true);
     let before = facts(&world, 1000, 1500, |_| false, true);
     world.apply(Event::Observed(Box::new(before)));
@@ -139,7 +137,7 @@ fn a_link_that_is_gone_ends_its_lease_only_when_seen_after_the_activation() {
 
 #[test]
 fn a_reservation_waits_for_its_time_and_no_longer() {
-    let mut world = World::new(configuration(1, &[2], true, true), worlds::BOOT.into());
+    let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
     attach(&mut world, 1, 1000, |_| false);
     assert_eq!(world.stale_leases(61_000), vec![]);
     assert_eq!(world.stale_leases(61_001)[0].2, "it was never activated");
@@ -147,7 +145,7 @@ fn a_reservation_waits_for_its_time_and_no_longer() {
 
 #[test]
 fn a_pod_gets_the_clusters_prefix_and_its_gateway() {
-    let mut world = World::new(configuration(1, &[2], true, true), worlds::BOOT.into());
+    let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
     let seen = facts(&world, 1, 1500, |_| false, false);
     world.apply(Event::Observed(Box::new(seen)));
     let lease = ipam::reserve(&world, &request("a"), "n".into(), 5).unwrap();
@@ -163,14 +161,14 @@ fn a_pod_gets_the_clusters_prefix_and_its_gateway() {
 
 #[test]
 fn without_an_uplink_an_add_is_to_be_tried_again() {
-    let world = World::new(configuration(1, &[2], true, true), worlds::BOOT.into());
+    let world = World::new(configuration(1, &[2], true, true), BOOT.into());
     let lease = ipam::reserve(&world, &request("a"), "n".into(), 5).unwrap();
     assert!(ipam::assignment(&world, &lease).unwrap_err().message.contains("eth0"));
 }
 
 #[test]
 fn a_reservation_is_replaced_and_an_attachment_is_not() {
-    let mut world = World::new(configuration(1, &[2], true, true), worlds::BOOT.into());
+    let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
     let mut lease = ipam::reserve(&world, &request("a"), "first".into(), 5).unwrap();
     world.apply(Event::Leased(Box::new(lease.clone())));
     let again = ipam::reserve(&world, &request("a"), "second".into(), 6).unwrap();

@@ -1,0 +1,5 @@
+//! The core, in worlds made up for it.
+
+mod decisions;
+mod properties;
+mod worlds;
