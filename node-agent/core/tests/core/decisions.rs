@@ -1,8 +1,7 @@
 //! Single decisions of the core, each in the smallest world that shows it.
 
-use crate::worlds::{BOOT, UPLINK, attach, configuration, facts};
+use crate::worlds::{BOOT, UPLINK, attach, configuration, facts, number};
 use agent_core::{
-    addr::NodeNumber,
     conditions::conditions,
     config::Flooding,
     dataplane::{Facts, Hop, RouteKey, RouteTarget},
@@ -22,10 +21,6 @@ fn seen(peers: &[u16], change: impl Fn(&mut Facts)) -> World {
     change(&mut facts);
     world.apply(Event::Observed(Box::new(facts)));
     world
-}
-
-fn number(number: u16) -> NodeNumber {
-    NodeNumber::new(number.into()).unwrap()
 }
 
 fn unmet(world: &World) -> Vec<(&'static str, String)> {

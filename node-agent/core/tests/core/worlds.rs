@@ -20,6 +20,10 @@ pub const BOOT: &str = "this-boot";
 pub const UPLINK: &str = "eth0";
 const UPLINK_INDEX: u32 = 2;
 
+pub fn number(number: u16) -> NodeNumber {
+    NodeNumber::new(number.into()).unwrap()
+}
+
 pub fn pods(node: u16, v4: bool, v6: bool) -> PodCidrs {
     let [high, low] = node.to_be_bytes();
     PodCidrs {
@@ -32,7 +36,7 @@ pub fn configuration(node: u16, peers: &[u16], v4: bool, v6: bool) -> Configurat
     let peer = |&number: &u16| {
         let address = format!("fc00::{number:x}").parse().unwrap();
         (
-            NodeNumber::new(number.into()).unwrap(),
+            self::number(number),
             Peer { name: format!("node-{number}"), pods: pods(number, v4, v6), address, mtu: None },
         )
     };
@@ -43,7 +47,7 @@ pub fn configuration(node: u16, peers: &[u16], v4: bool, v6: bool) -> Configurat
     Configuration {
         node: LocalNode {
             name: format!("node-{node}"),
-            number: NodeNumber::new(node.into()).unwrap(),
+            number: number(node),
             pods: pods(node, v4, v6),
             uplinks: vec![UPLINK.into()],
         },
