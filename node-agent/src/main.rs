@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     match command(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "headway-agent: {error:#}");
+            let _ = writeln!(std::io::stderr(), "headway-agent: {}", sentence(&error));
             ExitCode::FAILURE
         }
     }
@@ -159,6 +159,13 @@ fn run(config_file: &Path) -> Result<()> {
 enum Owner {
     Agent(Box<Agent>),
     Halted(String),
+}
+
+/// An error and what is behind it. Some errors name their cause themselves.
+fn sentence(error: &anyhow::Error) -> String {
+    error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |text, cause| {
+        if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
+    })
 }
 
 /// The agent, having done its first passes; or the reason why it must not touch anything.
