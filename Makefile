@@ -66,7 +66,8 @@ bench: build ## Throughput and attach times, beside VXLAN and bridge + host-loca
 full: build build-releases ## The long matrices and soaks; writes docs/measured.txt
 	HEADWAY_REQUIRE_ROOT=1 cargo test --workspace --exclude e2e
 	$(TEST_ENV) HEADWAY_FULL=1 cargo test -p e2e -- --nocapture 2>&1 | tee $(TARGET)/full.log
-	sed -n 's/^measured: //p' $(TARGET)/full.log > docs/measured.txt
+	{ echo "make full, Linux $$(uname -r | cut -d- -f1), $$(nproc) processors"; \
+	    sed -n 's/^measured: //p' $(TARGET)/full.log; } > docs/measured.txt
 
 clean: ## Remove everything that was built
 	cargo clean

@@ -80,7 +80,7 @@ fn inside_copies_are_counted() {
         for index in [0, 1] {
             let copies = cost(&near, &far, index);
             eprintln!(
-                "headroom {setting}, {}: {copies} reallocations for {PACKETS} packets",
+                "measured: headroom {setting}, {}: {copies} reallocations for {PACKETS} packets",
                 near.addresses()[index]
             );
             assert!((least..=most).contains(&copies), "headroom {setting}: {copies}");
@@ -108,12 +108,12 @@ fn inside_the_attribute_is_read_back() {
             assert_eq!(
                 e2e::rtnetlink::link_u32(netns, &link, attribute),
                 Some(expected),
-                "headroom {setting}: {link}"
+                "measured: headroom {setting}: {link}"
             );
         }
         let report = node.status().to_string().to_lowercase();
-        assert_eq!(report.contains("\"applied\""), expected > 0, "headroom {setting}: {report}");
-        pod.check().unwrap_or_else(|error| panic!("headroom {setting}: {error}"));
+        assert_eq!(report.contains("\"applied\""), expected > 0, "measured: headroom {setting}: {report}");
+        pod.check().unwrap_or_else(|error| panic!("measured: headroom {setting}: {error}"));
     }
 }
 
