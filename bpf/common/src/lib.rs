@@ -10,4 +10,5 @@ pub mod flow;
 pub mod mac;
 pub mod maps;
 pub mod names;
+pub mod program;
 pub mod sid;

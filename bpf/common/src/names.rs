@@ -1,4 +1,4 @@
-//! Names of maps, programs and limits that both sides use.
+//! Names of maps, and limits, that both sides use.
 
 /// Layout of everything in [`crate::maps`]: (major, minor). The directory of the pins is called `<major>-<minor>`: a BPF
 /// file system takes no dots.
@@ -51,13 +51,6 @@ pub const INFRA_BUCKET: &str = "INFRA_BUCKET";
 pub const DROPS: &str = "DROPS";
 /// `EVENTS`: per-CPU array of packet counts by [`crate::counters::Event`].
 pub const EVENTS: &str = "EVENTS";
-
-/// tcx ingress program of a pod's host link and of the switch side of the gateway link.
-pub const PROGRAM_ENDPOINT: &str = "headway_endpoint";
-/// tcx ingress program of an uplink.
-pub const PROGRAM_UPLINK: &str = "headway_uplink";
-/// tcx ingress program of the segmenter's far end.
-pub const PROGRAM_SEGMENT: &str = "headway_segment";
 
 /// Local endpoints of a node, the gateway included (slot 0). Slots are `0..MAX_ENDPOINTS`.
 pub const MAX_ENDPOINTS: u32 = 1024;

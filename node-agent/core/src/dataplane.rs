@@ -14,6 +14,8 @@ use agent_api::MacAddress;
 use bpf_common::maps;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
+pub use bpf_common::program::Program;
+
 use crate::addr::NodeNumber;
 
 /// A kernel setting below `/proc/sys`, such as `net/ipv6/conf/all/forwarding`.
@@ -75,17 +77,6 @@ pub struct Hop {
     pub ifindex: u32,
     /// The neighbour's address.
     pub gateway: Ipv6Addr,
-}
-
-/// One of the eBPF programs, by where it sits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Program {
-    /// On a pod's link and on the switch side of the gateway link.
-    Endpoint,
-    /// On an uplink.
-    Uplink,
-    /// On the far end of the segmenter.
-    Segment,
 }
 
 /// What runs where one of our programs should.

@@ -4,7 +4,7 @@ use agent_core::{
     addr::NodeNumber,
     dataplane::{self, Dataplane, Entry, Key},
 };
-use agent_switch::{Error, Program, Switch, Table};
+use agent_switch::{Error, Switch, Table};
 
 /// Reads all maps and attachments into `plane`.
 pub(super) fn observe(switch: &mut Switch, plane: &mut Dataplane) -> Result<(), Error> {
@@ -18,11 +18,8 @@ pub(super) fn observe(switch: &mut Switch, plane: &mut Dataplane) -> Result<(), 
     plane.nodes = nodes.filter_map(|(key, value)| Some((NodeNumber::new(key).ok()?, value))).collect();
     plane.flood_endpoints = switch.flood_endpoints().list()?;
     plane.flood_nodes = numbered(switch.flood_nodes().list()?);
-    plane.attachments = switch
-        .attachments()?
-        .into_iter()
-        .map(|((program, ifindex), state)| ((of_core(program), ifindex), attached(state)))
-        .collect();
+    plane.attachments =
+        switch.attachments()?.into_iter().map(|(key, state)| (key, attached(state))).collect();
     Ok(())
 }
 
@@ -52,7 +49,7 @@ pub(super) fn set(switch: &mut Switch, entry: &Entry) -> Option<Result<(), Error
         Entry::Node(key, value) => switch.nodes().set((*key).into(), *value),
         Entry::FloodEndpoint(key, value) => switch.flood_endpoints().set(*key, *value),
         Entry::FloodNode(key, value) => switch.flood_nodes().set(*key, (*value).into()),
-        Entry::Attachment((program, ifindex), _) => switch.attach(of_switch(*program), *ifindex),
+        Entry::Attachment((program, ifindex), _) => switch.attach(*program, *ifindex),
         _ => return None,
     })
 }
@@ -69,7 +66,7 @@ pub(super) fn remove(switch: &mut Switch, key: &Key) -> Option<Result<(), Error>
         Key::Node(key) => switch.nodes().remove((*key).into()),
         Key::FloodEndpoint(key) => switch.flood_endpoints().remove(*key),
         Key::FloodNode(key) => switch.flood_nodes().remove(*key),
-        Key::Attachment((program, ifindex)) => switch.detach(of_switch(*program), *ifindex),
+        Key::Attachment((program, ifindex)) => switch.detach(*program, *ifindex),
         _ => return None,
     })
 }
@@ -79,22 +76,6 @@ fn numbered<K: Ord>(
     entries: impl IntoIterator<Item = (K, u32)>,
 ) -> std::collections::BTreeMap<K, NodeNumber> {
     entries.into_iter().filter_map(|(key, value)| Some((key, NodeNumber::new(value).ok()?))).collect()
-}
-
-fn of_core(program: Program) -> dataplane::Program {
-    match program {
-        Program::Endpoint => dataplane::Program::Endpoint,
-        Program::Uplink => dataplane::Program::Uplink,
-        Program::Segment => dataplane::Program::Segment,
-    }
-}
-
-fn of_switch(program: dataplane::Program) -> Program {
-    match program {
-        dataplane::Program::Endpoint => Program::Endpoint,
-        dataplane::Program::Uplink => Program::Uplink,
-        dataplane::Program::Segment => Program::Segment,
-    }
 }
 
 fn attached(state: agent_switch::Attached) -> dataplane::Attached {

@@ -1,13 +1,17 @@
 //! tcx links: which program runs on which interface.
 
-use std::{collections::BTreeMap, fs, io, path::PathBuf, str::FromStr};
+use std::{
+    collections::BTreeMap,
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
 
 use aya::programs::{
     LinkOrder, ProgramError, SchedClassifier, TcAttachType,
     links::{FdLink, LinkError, PinnedLink},
     tc::{SchedClassifierLink, TcAttachOptions},
 };
-use bpf_common::names::{PROGRAM_ENDPOINT, PROGRAM_SEGMENT, PROGRAM_UPLINK};
+use bpf_common::program::Program;
 use nix::{errno::Errno, net::if_::if_indextoname};
 
 use crate::{
@@ -15,32 +19,6 @@ use crate::{
     pinned_link::take_down,
     switch::{Switch, classifier, links},
 };
-
-/// One of the programs, by where it sits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Program {
-    /// On a pod's host link and on the switch side of the gateway link.
-    Endpoint,
-    /// On an uplink.
-    Uplink,
-    /// On the far end of the segmenter.
-    Segment,
-}
-
-impl Program {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Endpoint, Self::Uplink, Self::Segment];
-
-    /// Its name in the kernel.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Endpoint => PROGRAM_ENDPOINT,
-            Self::Uplink => PROGRAM_UPLINK,
-            Self::Segment => PROGRAM_SEGMENT,
-        }
-    }
-}
 
 /// State of a link that is pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +81,7 @@ impl Switch {
         let mut attachments = BTreeMap::new();
         for entry in fs::read_dir(&folder).map_err(Error::file("reading", &folder))? {
             let name = entry.map_err(Error::file("reading", &folder))?.file_name();
-            if let Some(Pin { program, ifindex }) = name.to_str().and_then(|name| name.parse().ok()) {
+            if let Some(Pin { program, ifindex }) = name.to_str().and_then(Pin::parse) {
                 attachments.insert((program, ifindex), self.attached(program, ifindex)?);
             }
         }
@@ -141,7 +119,7 @@ impl Switch {
 
 /// Replaces the program in the pinned link. False if there is none, or one whose interface is gone (ENOLINK); that pin
 /// is removed then.
-fn replace(program: &mut SchedClassifier, pin: &std::path::Path) -> Result<bool, Error> {
+fn replace(program: &mut SchedClassifier, pin: &Path) -> Result<bool, Error> {
     let what = || pin.display().to_string();
     let link = match PinnedLink::from_pin(pin) {
         Err(LinkError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::NotFound => {
@@ -166,7 +144,8 @@ fn replace(program: &mut SchedClassifier, pin: &std::path::Path) -> Result<bool,
     }
 }
 
-/// Programs at tcx ingress of the interface, in order: identifiers and names. None if it does not exist.
+/// Programs at tcx ingress of the interface, in order: identifiers and names; none if there is no such
+/// interface.
 fn query(ifindex: u32) -> Result<Vec<(u32, String)>, Error> {
     let Ok(name) = interface(ifindex) else { return Ok(Vec::new()) };
     match SchedClassifier::query_tcx(&name, TcAttachType::Ingress) {
@@ -194,28 +173,24 @@ struct Pin {
     ifindex: u32,
 }
 
-impl std::fmt::Display for Pin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let program = match self.program {
-            Program::Endpoint => "endpoint",
-            Program::Uplink => "uplink",
-            Program::Segment => "segment",
-        };
-        write!(f, "{program}-{}", self.ifindex)
+impl Pin {
+    fn parse(name: &str) -> Option<Self> {
+        let (word, ifindex) = name.split_once('-')?;
+        let program = Program::ALL.into_iter().find(|program| pin_word(*program) == word)?;
+        Some(Self { program, ifindex: ifindex.parse().ok()? })
     }
 }
 
-impl FromStr for Pin {
-    type Err = ();
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", pin_word(self.program), self.ifindex)
+    }
+}
 
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (program, ifindex) = text.split_once('-').ok_or(())?;
-        let program = match program {
-            "endpoint" => Program::Endpoint,
-            "uplink" => Program::Uplink,
-            "segment" => Program::Segment,
-            _ => return Err(()),
-        };
-        Ok(Self { program, ifindex: ifindex.parse().map_err(|_| ())? })
+fn pin_word(program: Program) -> &'static str {
+    match program {
+        Program::Endpoint => "endpoint",
+        Program::Uplink => "uplink",
+        Program::Segment => "segment",
     }
 }

@@ -19,8 +19,10 @@ mod pinned_link;
 mod switch;
 mod table;
 
+pub use bpf_common::program::Program;
+
 pub use crate::{
-    attachment::{Attached, Foreign, Program},
+    attachment::{Attached, Foreign},
     bpffs::{mount, unmount},
     counters::Counters,
     error::Error,

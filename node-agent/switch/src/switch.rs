@@ -15,11 +15,11 @@ use bpf_common::{
     counters::{DropReason, Event},
     maps::{Bucket, Endpoint, FdbEntry, FdbKey, FloodEndpoint, Network, Node, PathMtu, Prefix6, Settings},
     names,
+    program::Program,
 };
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::{
-    attachment::Program,
     bpffs::is_bpffs,
     counters::Counters,
     error::Error,

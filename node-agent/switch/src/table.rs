@@ -51,7 +51,7 @@ impl Bounds {
     pub(crate) fn error(self, source: MapError) -> Error {
         // E2BIG: a hash map without a free element; ENOSPC: the same of a prefix table.
         let full =
-            matches!(errno(&source), Some(io::ErrorKind::ArgumentListTooLong | io::ErrorKind::StorageFull))
+            matches!(kind(&source), Some(io::ErrorKind::ArgumentListTooLong | io::ErrorKind::StorageFull))
                 || matches!(source, MapError::OutOfBounds { .. });
         if full {
             Error::Full { map: self.map, limit: self.limit }
@@ -63,13 +63,13 @@ impl Bounds {
     fn removed(self, result: Result<(), MapError>) -> Result<(), Error> {
         match result {
             Err(MapError::KeyNotFound | MapError::ElementNotFound) => Ok(()),
-            Err(error) if errno(&error) == Some(io::ErrorKind::NotFound) => Ok(()),
+            Err(error) if kind(&error) == Some(io::ErrorKind::NotFound) => Ok(()),
             result => result.map_err(|error| self.error(error)),
         }
     }
 }
 
-fn errno(error: &MapError) -> Option<io::ErrorKind> {
+fn kind(error: &MapError) -> Option<io::ErrorKind> {
     match error {
         MapError::SyscallError(error) => Some(error.io_error.kind()),
         MapError::IoError(error) => Some(error.kind()),
