@@ -93,22 +93,12 @@ async fn ask(line: &[u8], agent: &Sender<Input>) -> Result<Reply, Refusal> {
 
 /// As [`line::read_line`], without blocking.
 async fn read_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    let mut chunk = [0; 4096];
+    let mut incoming = line::Incoming::default();
+    let mut piece = [0; line::PIECE];
     loop {
-        let count = stream.read(&mut chunk).await?;
-        let part = &chunk[..count];
-        let end = part.iter().position(|byte| *byte == b'\n');
-        line.extend_from_slice(&part[..end.unwrap_or(count)]);
-        if line.len() > line::MAX_LINE {
-            let text = format!("a line of more than {} bytes", line::MAX_LINE);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-        }
-        if end.is_some() || (count == 0 && !line.is_empty()) {
+        let count = stream.read(&mut piece).await?;
+        if let Some(line) = incoming.take(&piece[..count])? {
             return Ok(line);
-        }
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
 }

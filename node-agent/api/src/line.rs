@@ -8,6 +8,8 @@ use crate::{ErrorKind, Refusal, Request, Response, Version};
 
 /// Longest line that either side accepts, bytes without the newline. A GC of 5,000 attachments takes 0.5 MB.
 pub const MAX_LINE: usize = 1 << 20;
+/// Bytes to read at once: most lines fit.
+pub const PIECE: usize = 4096;
 
 /// The message as a line, with its newline.
 ///
@@ -19,33 +21,48 @@ pub fn encode<T: Serialize>(message: &T) -> serde_json::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Reads up to the first newline, or to the end of the stream. What follows the newline may be consumed too:
-/// there is one line each way.
-///
-/// # Errors
-/// Those of the reader; `InvalidData` when the line is longer than [`MAX_LINE`]; `UnexpectedEof` when the stream
-/// ends before a single byte.
-pub fn read_line(mut reader: impl Read) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    let mut chunk = [0; 4096];
-    loop {
-        let count = match reader.read(&mut chunk) {
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        let part = &chunk[..count];
-        let end = part.iter().position(|byte| *byte == b'\n');
-        line.extend_from_slice(&part[..end.unwrap_or(count)]);
-        if line.len() > MAX_LINE {
+/// A line that comes in pieces.
+#[derive(Debug, Default)]
+pub struct Incoming(Vec<u8>);
+
+impl Incoming {
+    /// Takes what one read gave, nothing at the end of the stream; gives the line once it is complete. It ends at the
+    /// first newline, or with the stream. What follows the newline is dropped: there is one line each way.
+    ///
+    /// # Errors
+    /// `InvalidData` when the line is longer than [`MAX_LINE`]; `UnexpectedEof` when the stream ends before a single
+    /// byte.
+    pub fn take(&mut self, piece: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let end = piece.iter().position(|byte| *byte == b'\n');
+        self.0.extend_from_slice(&piece[..end.unwrap_or(piece.len())]);
+        if self.0.len() > MAX_LINE {
             let text = format!("a line of more than {MAX_LINE} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
-        if end.is_some() || (count == 0 && !line.is_empty()) {
-            return Ok(line);
+        if end.is_none() && !piece.is_empty() {
+            return Ok(None);
         }
-        if count == 0 {
+        if end.is_none() && self.0.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Some(std::mem::take(&mut self.0)))
+    }
+}
+
+/// Reads a line. Bytes behind its newline may be consumed too.
+///
+/// # Errors
+/// Those of the reader, and of [`Incoming::take`].
+pub fn read_line(mut reader: impl Read) -> io::Result<Vec<u8>> {
+    let mut incoming = Incoming::default();
+    let mut piece = [0; PIECE];
+    loop {
+        let count = match reader.read(&mut piece) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            result => result?,
+        };
+        if let Some(line) = incoming.take(&piece[..count])? {
+            return Ok(line);
         }
     }
 }
