@@ -3,7 +3,7 @@
 use std::{
     io::{self, Read, Write},
     os::{fd::AsRawFd, unix::net::UnixStream},
-    path::{Path, PathBuf},
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
@@ -60,12 +60,6 @@ impl Client {
     /// A client of the agent that listens, or will, on `socket`. Connects on each call.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         Self { socket: socket.into() }
-    }
-
-    /// The socket it was made for.
-    #[must_use]
-    pub fn socket(&self) -> &Path {
-        &self.socket
     }
 
     /// Asks once, and has the reply or an error within `timeout`.
