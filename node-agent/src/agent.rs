@@ -174,7 +174,7 @@ impl Agent {
     /// plugin tells; hosts and pods are neighbours of each other on the gateway link, which is the kernel's affair.
     fn concerns(&self, change: &Change) -> bool {
         match change {
-            Change::Link(name) => !is_pod_link(name),
+            Change::Link(name) => !names::is_host_ifname(name),
             Change::Neighbour(ifindex) => {
                 desired::uplinks(&self.world).any(|(_, link)| link.ifindex == *ifindex)
             }
@@ -274,12 +274,6 @@ impl Agent {
             ready: self.ready(),
         })
     }
-}
-
-/// Is it the name of a pod's link, as [`names::host_ifname`] makes them?
-fn is_pod_link(name: &str) -> bool {
-    let hash = name.strip_prefix(names::LINK_PREFIX).unwrap_or_default();
-    hash.len() == 12 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// When a pending file was left, milliseconds since the epoch.

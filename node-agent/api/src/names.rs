@@ -33,6 +33,13 @@ pub fn host_ifname(key: &AttachmentKey) -> String {
     format!("{LINK_PREFIX}{:012x}", fingerprint(key) >> 16)
 }
 
+/// Is it a name as [`host_ifname`] makes them?
+#[must_use]
+pub fn is_host_ifname(name: &str) -> bool {
+    let hash = name.strip_prefix(LINK_PREFIX).unwrap_or_default();
+    hash.len() == 12 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// FNV-1a over the parts of the key, each ended by a zero byte (which no part may contain). Part of the
 /// contract between releases: it must never change.
 #[must_use]
@@ -53,6 +60,14 @@ mod tests {
     #[test]
     fn host_ifname_is_the_same_for_ever() {
         assert_eq!(host_ifname(&key("headway", "0123456789abcdef", "eth0")), "hwb9405eda41e3");
+    }
+
+    #[test]
+    fn names_of_other_links_are_told_apart() {
+        assert!(is_host_ifname(&host_ifname(&key("a", "b", "c"))));
+        for other in ["hw0", "hws1", "eth0", "hwb9405eda41e", "hwb9405eda41e34", "hwx9405eda41e3"] {
+            assert!(!is_host_ifname(other), "{other}");
+        }
     }
 
     #[test]
