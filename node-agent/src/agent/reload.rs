@@ -36,6 +36,7 @@ impl Agent {
         let fixed = [
             ("paths", new.paths == old.paths),
             ("http", new.http == old.http),
+            ("expediteAttach", new.expedite_attach == old.expedite_attach),
             ("cni.confDir and cni.confName", new.configuration.conflist.0 == old.configuration.conflist.0),
         ];
         for (field, same) in fixed {

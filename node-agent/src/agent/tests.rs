@@ -297,7 +297,8 @@ fn a_bad_configuration_changes_nothing_and_is_told() {
     let mut agent = place.agent();
     let before = agent.world.config.clone();
     let paths_moved = place.config("").replace("bpf: /bpf", "bpf: /elsewhere");
-    for bad in [place.config("mtu: 3"), paths_moved, "{".into()] {
+    let unhurried = place.config("expediteAttach: false");
+    for bad in [place.config("mtu: 3"), paths_moved, unhurried, "{".into()] {
         fs::write(&agent.config_file, bad).unwrap();
         agent.reload();
         assert_eq!(agent.world.config, before);
