@@ -159,8 +159,12 @@ impl Agent {
             }
             Input::Reload => self.reload(),
             Input::Metrics(reply) => {
-                let measurements = self.reconciler.measure().unwrap_or_default();
-                self.metrics.update(&self.world, &self.reconciler, &measurements);
+                match self.reconciler.measure() {
+                    Ok(measured) => self.metrics.measured(&measured),
+                    // The counts of last time stay: at zero they would look like a reset.
+                    Err(error) => warn!(%error, "counters not read"),
+                }
+                self.metrics.known(&self.world, self.reconciler.failures().count());
                 let _ = reply.send(self.metrics.encode());
             }
             Input::Ready(reply) => {
@@ -206,7 +210,7 @@ impl Agent {
         }
         self.log_conditions();
         self.last_took = begin.elapsed();
-        self.metrics.resynced(self.last_took, self.reconciler.failures().count());
+        self.metrics.resynced(self.last_took);
     }
 
     fn release_stale(&mut self) {

@@ -9,23 +9,23 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{dataplane::Measurements, reconcile::Reconciler};
+use crate::dataplane::Measurements;
 
 /// Seconds that an observation with its passes may take.
 const RESYNC_BUCKETS: [f64; 7] = [0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
+struct ReasonLabel {
     reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Kind {
+struct EventLabel {
     event: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LeaseState {
+struct StateLabel {
     state: &'static str,
 }
 
@@ -42,10 +42,10 @@ struct ConditionLabel {
 /// The agent's metrics.
 pub struct Metrics {
     registry: Registry,
-    drops: Family<Reason, Counter>,
-    events: Family<Kind, Counter>,
+    drops: Family<ReasonLabel, Counter>,
+    events: Family<EventLabel, Counter>,
     segmenter_drops: Counter,
-    endpoints: Family<LeaseState, Gauge>,
+    endpoints: Family<StateLabel, Gauge>,
     peers: Gauge,
     peers_routed: Gauge,
     neighbours: Family<FamilyLabel, Gauge>,
@@ -114,38 +114,41 @@ impl Metrics {
     }
 
     /// Notes an observation with its passes.
-    pub fn resynced(&self, took: Duration, failures: usize) {
+    pub fn resynced(&self, took: Duration) {
         self.resync_seconds.observe(took.as_secs_f64());
-        self.failed_steps.set(whole(failures));
     }
 
-    /// Takes over what is known and what the kernel has counted.
-    pub fn update(&self, world: &World, reconciler: &Reconciler, measured: &Measurements) {
+    /// Takes over what the kernel has counted.
+    pub fn measured(&self, measured: &Measurements) {
         for (reason, packets) in &measured.counters.drops {
-            set(&self.drops.get_or_create(&Reason { reason: reason.label() }), *packets);
+            set(&self.drops.get_or_create(&ReasonLabel { reason: reason.label() }), *packets);
         }
         for (event, packets) in &measured.counters.events {
-            set(&self.events.get_or_create(&Kind { event: event.label() }), *packets);
+            set(&self.events.get_or_create(&EventLabel { event: event.label() }), *packets);
         }
         set(&self.segmenter_drops, measured.segmenter_drops);
+        for (&family, table) in &measured.neighbour_tables {
+            self.neighbours.get_or_create(&FamilyLabel { family }).set(table.entries.cast_signed());
+            self.neighbours_limit.get_or_create(&FamilyLabel { family }).set(table.limit.cast_signed());
+        }
+    }
+
+    /// Takes over what is known. `failures`: how many steps fail at present.
+    pub fn known(&self, world: &World, failures: usize) {
         let active = world.leases.iter().filter(|lease| matches!(lease.state, State::Active { .. })).count();
         let states = [("active", active), ("reserved", world.leases.count() - active)];
         for (state, count) in states {
-            self.endpoints.get_or_create(&LeaseState { state }).set(whole(count));
+            self.endpoints.get_or_create(&StateLabel { state }).set(whole(count));
         }
         let peers = &world.config.peers;
         self.peers.set(whole(peers.len()));
         let routed = peers.keys().filter(|peer| !desired::ways(world, **peer).is_empty()).count();
         self.peers_routed.set(whole(routed));
-        for (&family, table) in &measured.neighbour_tables {
-            self.neighbours.get_or_create(&FamilyLabel { family }).set(table.entries.cast_signed());
-            self.neighbours_limit.get_or_create(&FamilyLabel { family }).set(table.limit.cast_signed());
-        }
         for condition in conditions(world) {
             let label = ConditionLabel { condition: condition.kind };
             self.conditions.get_or_create(&label).set(i64::from(condition.holds));
         }
-        self.failed_steps.set(whole(reconciler.failures().count()));
+        self.failed_steps.set(whole(failures));
     }
 
     /// All of them, in the OpenMetrics text format.
