@@ -184,13 +184,13 @@ pub struct NextHop {
 #[must_use]
 pub fn report(sources: &Sources<'_>) -> Report {
     let world = sources.world;
-    let measured = sources.measurements.as_ref().ok();
-    let unmeasured = sources.measurements.as_ref().err().map(ToString::to_string);
-    let label = |counters: Vec<(&'static str, u64)>| -> BTreeMap<String, u64> {
-        counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+    let (measured, unmeasured) = match &sources.measurements {
+        Ok(measured) => (measured.clone(), None),
+        Err(error) => (Measurements::default(), Some(error.to_string())),
     };
-    let counters = measured.map(|measured| measured.counters.clone()).unwrap_or_default();
-    let tables = measured.map(|measured| measured.neighbour_tables.clone()).unwrap_or_default();
+    let drops = measured.counters.drops.iter().map(|(reason, count)| (reason.label().to_owned(), *count));
+    let events = measured.counters.events.iter().map(|(event, count)| (event.label().to_owned(), *count));
+    let tables = measured.neighbour_tables.iter().map(|(family, table)| ((*family).to_owned(), *table));
     Report {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         node: node(sources),
@@ -200,10 +200,10 @@ pub fn report(sources: &Sources<'_>) -> Report {
         headroom: headroom(world),
         endpoints: world.leases.iter().map(|lease| endpoint(world, lease)).collect(),
         peers: peers(world, sources.actual),
-        drops: label(counters.drops.into_iter().map(|(reason, count)| (reason.label(), count)).collect()),
-        events: label(counters.events.into_iter().map(|(event, count)| (event.label(), count)).collect()),
-        segmenter_drops: measured.map_or(0, |measured| measured.segmenter_drops),
-        neighbour_tables: tables.into_iter().map(|(family, table)| (family.to_owned(), table)).collect(),
+        drops: drops.collect(),
+        events: events.collect(),
+        segmenter_drops: measured.segmenter_drops,
+        neighbour_tables: tables.collect(),
     }
 }
 
