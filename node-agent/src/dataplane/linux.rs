@@ -131,16 +131,14 @@ impl Linux {
 
     /// Programs of others ahead of ours on the uplinks; without ours there is no "ahead".
     fn programs_ahead(&self, facts: &mut Facts, plane: &Dataplane) -> Result<(), agent_switch::Error> {
-        for (program, ifindex) in plane.attachments.keys().filter(|(program, _)| *program == Program::Uplink)
-        {
-            let name =
-                facts.links.iter().find(|(_, link)| link.ifindex == *ifindex).map(|(name, _)| name.clone());
-            let current = plane.attachments.get(&(*program, *ifindex)) == Some(&Attached::Current);
-            let (Some(name), true) = (name, current) else { continue };
-            let ahead = self.switch.ahead_of_us(*ifindex)?;
+        for (name, link) in &facts.links {
+            if plane.attachments.get(&(Program::Uplink, link.ifindex)) != Some(&Attached::Current) {
+                continue;
+            }
+            let ahead = self.switch.ahead_of_us(link.ifindex)?;
             if !ahead.is_empty() {
                 let words = ahead.iter().map(|foreign| format!("{} (id {})", foreign.name, foreign.id));
-                facts.programs_ahead.insert(name, words.collect());
+                facts.programs_ahead.insert(name.clone(), words.collect());
             }
         }
         Ok(())
