@@ -1,6 +1,6 @@
 //! What the kernel holds of ours: looked at, changed one step at a time.
 //!
-//! The agent sees the kernel through [`Kernel`] only; [`linux`] is the real one, [`fake`] one in memory for tests.
+//! The agent sees the kernel through [`Kernel`] only; [`linux`] is the real one, `fake` one in memory for tests.
 
 mod addresses;
 mod expedite;

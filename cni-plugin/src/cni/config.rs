@@ -10,6 +10,7 @@ use super::{Args, CniVersion, Dns, Error, Kind, invocation::is_identifier, reque
 
 /// The version that a configuration without one has.
 const UNSAID_VERSION: &str = "0.1.0";
+
 /// A configuration, as far as this plugin reads it. Keys that it does not know are other people's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {

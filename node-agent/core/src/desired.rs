@@ -43,7 +43,8 @@ pub const OVERHEAD: u32 = 40 + 14;
 pub const IPV6_MIN_MTU: u32 = 1280;
 /// Metric that the kernel gives an IPv6 route without one (`IP6_RT_PRIO_USER`, include/uapi/linux/ipv6_route.h).
 pub const DEFAULT_METRIC: u32 = 1024;
-/// Metric of the routes that catch what no other route takes.
+/// Metric of the routes that catch what no other route takes: the one that Documentation/networking/vrf.rst of the kernel
+/// uses for that.
 pub const LAST_RESORT: u32 = 4_278_198_272;
 /// The kernel lays heads out in steps of this (`HH_DATA_MOD`, include/linux/netdevice.h).
 const HEADROOM_STEP: u32 = 16;
@@ -98,8 +99,8 @@ pub fn headroom(world: &World) -> u32 {
     }
 }
 
-/// MAC of the node's end of an endpoint's link: the endpoint's with the locally administered bit pattern turned, so that no
-/// frame for the endpoint is taken for one to the node.
+/// MAC of the node's end of an endpoint's link: the endpoint's with another first octet, locally administered too, so that
+/// no frame for the endpoint is taken for one to the node.
 #[must_use]
 pub const fn switch_side_mac(endpoint: MacAddress) -> MacAddress {
     let [_, b, c, d, e, f] = endpoint.0;

@@ -60,7 +60,7 @@ pub fn desired(world: &World) -> BTreeMap<Sysctl, String> {
     settings
 }
 
-/// The settings whose present value [`desired`] wants to know.
+/// The settings whose present value [`desired()`] wants to know.
 #[must_use]
 pub fn of_interest(world: &World) -> BTreeSet<Sysctl> {
     let thresholds = families().flat_map(|family| THRESHOLDS.map(|name| threshold(family, name)));
