@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about, such as `UplinkReady`.
+    /// What it is about, such as `UplinksReady`.
     pub kind: &'static str,
     /// Is it so?
     pub holds: bool,
@@ -28,7 +28,7 @@ const FLOOD_WARNING: usize = 80;
 #[must_use]
 pub fn conditions(world: &World) -> Vec<Condition> {
     vec![
-        uplink_ready(world),
+        uplinks_ready(world),
         mtu_sufficient(world),
         peers_routed(world),
         flooding_complete(world),
@@ -43,7 +43,7 @@ fn condition(kind: &'static str, problem: Option<String>) -> Condition {
     Condition { kind, holds: problem.is_none(), message: problem.unwrap_or_default() }
 }
 
-fn uplink_ready(world: &World) -> Condition {
+fn uplinks_ready(world: &World) -> Condition {
     let missing: Vec<&String> = world.config.node.uplinks.iter().filter(|name| !ready(world, name)).collect();
     condition(
         "UplinksReady",

@@ -88,11 +88,6 @@ pub enum Attached {
     Outdated,
 }
 
-/// A pod prefix of a node, IPv4.
-pub type PodPrefix4 = Ipv4Net;
-/// A pod prefix of a node, IPv6.
-pub type PodPrefix6 = Ipv6Net;
-
 macro_rules! tables {
     ($($(#[$doc:meta])* $table:ident $variant:ident: $key:ty => $value:ty,)*) => {
         /// All that the kernel holds of ours, or should hold.
@@ -183,9 +178,9 @@ tables! {
     /// eBPF map: the node's settings.
     settings Settings: () => maps::Settings,
     /// eBPF map: pod prefixes and their nodes, by network number and prefix.
-    prefixes4 Prefix4: (u16, PodPrefix4) => NodeNumber,
+    prefixes4 Prefix4: (u16, Ipv4Net) => NodeNumber,
     /// eBPF map: the same for IPv6.
-    prefixes6 Prefix6: (u16, PodPrefix6) => maps::Prefix6,
+    prefixes6 Prefix6: (u16, Ipv6Net) => maps::Prefix6,
     /// eBPF map: peers and the ways to them.
     nodes Node: NodeNumber => maps::Node,
     /// eBPF map: peers that get flooded frames, by position.
@@ -215,7 +210,7 @@ pub struct Facts {
     pub routes_to: BTreeMap<Ipv6Addr, Vec<Hop>>,
     /// MACs of neighbours on uplinks.
     pub neighbours: BTreeMap<Hop, MacAddress>,
-    /// Current values of the settings in [`crate::desired::sysctls_of_interest`].
+    /// Current values of the settings in [`crate::sysctls::of_interest`].
     pub sysctls: BTreeMap<Sysctl, String>,
     /// The kernel's number for `IFLA_TX_EXTRA_HEADROOM`, if it has one.
     pub headroom_attribute: Option<u16>,

@@ -1,8 +1,13 @@
 //! Which host number, slot and assignment an attachment gets: a function of the world.
 
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, Ipv6Addr},
+};
+
 use agent_api::{Assignment, ErrorKind, Refusal, Reserve, Route};
 use bpf_common::names::MAX_ENDPOINTS;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::{
     desired,
@@ -12,6 +17,9 @@ use crate::{
 
 /// Host number of the gateway.
 pub const GATEWAY: u16 = 1;
+const DEFAULT4: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0));
+const DEFAULT6: IpNet = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0));
+
 /// The lease that an ADD gets. `nonce` must be new.
 ///
 /// # Errors
@@ -78,9 +86,6 @@ pub fn assignment(world: &World, lease: &Lease) -> Result<Assignment, Refusal> {
     })
 }
 
-const DEFAULT4: IpNet = IpNet::V4(ipnet::Ipv4Net::new_assert(std::net::Ipv4Addr::UNSPECIFIED, 0));
-const DEFAULT6: IpNet = IpNet::V6(ipnet::Ipv6Net::new_assert(std::net::Ipv6Addr::UNSPECIFIED, 0));
-
 /// A host number never used before, else the one freed longest ago: so that no address comes back while neighbour
 /// caches still know its last owner, as long as the pool has any other.
 fn free_host(world: &World) -> Result<u16, Refusal> {
@@ -102,7 +107,7 @@ fn free_host(world: &World) -> Result<u16, Refusal> {
 /// The lowest free place in the flooding list; place 0 is the gateway's.
 fn free_slot(world: &World) -> Result<u32, Refusal> {
     let limit = world.config.limits.endpoints;
-    let used: std::collections::BTreeSet<u32> = world.leases.iter().map(|lease| lease.slot).collect();
+    let used: BTreeSet<u32> = world.leases.iter().map(|lease| lease.slot).collect();
     (1..MAX_ENDPOINTS).take(limit as usize).find(|slot| !used.contains(slot)).ok_or_else(|| {
         refuse(ErrorKind::Exhausted, format!("limits.endpoints: this node has {limit} pods, its limit"))
     })
