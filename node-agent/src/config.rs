@@ -12,6 +12,8 @@ use std::{
 };
 
 use agent_core::config::Configuration;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// A checked configuration file.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,14 +29,25 @@ pub struct NodeConfig {
 }
 
 /// Where the agent keeps its things.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Paths {
-    /// The socket for the CNI plugin and `headway-agent status`.
+    /// Socket for the CNI plugin and `headway-agent status`.
     pub socket: PathBuf,
-    /// Leases and what else outlives the agent.
+    /// Folder for leases and what else outlives the agent.
     pub state: PathBuf,
-    /// Folder for pins, on a bpffs.
+    /// Folder for pinned eBPF objects. If it is not on a bpffs, one is mounted there.
     pub bpf: PathBuf,
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Self {
+            socket: agent_api::names::SOCKET.into(),
+            state: "/var/lib/headway".into(),
+            bpf: "/sys/fs/bpf/headway".into(),
+        }
+    }
 }
 
 impl Paths {

@@ -51,8 +51,8 @@ fn checked(file: &raw::File, problems: &mut Problems) -> Option<NodeConfig> {
     let mtu = mtu(&file.mtu, cluster, problems);
     let non_masquerade =
         prefixes::list("masquerade.nonMasqueradeCIDRs", &file.masquerade.non_masquerade_cidrs, problems);
-    let paths = paths(&file.paths, problems);
-    let conflist = cni(&file.cni, &file.network.name, &paths, problems);
+    paths(&file.paths, problems);
+    let conflist = cni(&file.cni, &file.network.name, &file.paths, problems);
     let http = http(&file.http, problems);
     let configuration = Configuration {
         node: node?,
@@ -69,7 +69,7 @@ fn checked(file: &raw::File, problems: &mut Problems) -> Option<NodeConfig> {
         limits: limits?,
         conflist,
     };
-    Some(NodeConfig { configuration, paths, http, expedite_attach: file.expedite_attach })
+    Some(NodeConfig { configuration, paths: file.paths.clone(), http, expedite_attach: file.expedite_attach })
 }
 
 /// What was found wrong so far.
@@ -210,7 +210,7 @@ fn mtu(mtu: &raw::Mtu, cluster: Option<PodCidrs>, problems: &mut Problems) -> Op
     Some(bytes)
 }
 
-fn paths(paths: &raw::Paths, problems: &mut Problems) -> Paths {
+fn paths(paths: &Paths, problems: &mut Problems) {
     for (field, path) in
         [("paths.socket", &paths.socket), ("paths.state", &paths.state), ("paths.bpf", &paths.bpf)]
     {
@@ -225,7 +225,6 @@ fn paths(paths: &raw::Paths, problems: &mut Problems) -> Paths {
             SOCKET_PATH_MAX - 4
         )
     });
-    Paths { socket: paths.socket.clone(), state: paths.state.clone(), bpf: paths.bpf.clone() }
 }
 
 fn absolute(field: &str, path: &Path, problems: &mut Problems) {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::Paths;
+
 /// Configuration of a node's agent.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -276,28 +278,6 @@ impl Default for Cni {
             conf_name: "10-headway.conflist".into(),
             version: "1.1.0".into(),
             chain: Vec::new(),
-        }
-    }
-}
-
-/// Where the agent keeps its things.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(super) struct Paths {
-    /// Socket for the CNI plugin and `headway-agent status`.
-    pub socket: PathBuf,
-    /// Folder for leases and what else outlives the agent.
-    pub state: PathBuf,
-    /// Folder for pinned eBPF objects. If it is not on a bpffs, one is mounted there.
-    pub bpf: PathBuf,
-}
-
-impl Default for Paths {
-    fn default() -> Self {
-        Self {
-            socket: agent_api::names::SOCKET.into(),
-            state: "/var/lib/headway".into(),
-            bpf: "/sys/fs/bpf/headway".into(),
         }
     }
 }
