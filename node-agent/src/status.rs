@@ -1,10 +1,11 @@
 //! The status document: what the agent says about its node to people and programs.
 
+mod document;
 mod table;
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::collections::BTreeMap;
 
-use agent_api::{AttachmentKey, HeadroomOutcome, MacAddress};
+use agent_api::HeadroomOutcome;
 use agent_core::{
     conditions::{Condition, conditions},
     config::Headroom,
@@ -13,11 +14,11 @@ use agent_core::{
     lease::{Lease, State},
     world::World,
 };
-use serde::{Deserialize, Serialize};
 
+pub use document::{Endpoint, HeadroomReport, NextHop, Node, Peer, Report, Statement, Uplink};
 pub use table::table;
 
-use crate::dataplane::{Measurements, NeighbourTable, StepError};
+use crate::dataplane::{Measurements, StepError};
 
 /// What the document is made of.
 pub struct Sources<'a> {
@@ -33,151 +34,6 @@ pub struct Sources<'a> {
     pub rejected_config: Option<&'a str>,
     /// Pods can come; if not, why.
     pub ready: Result<(), String>,
-}
-
-/// The document.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Report {
-    /// Version of the agent.
-    pub version: String,
-    /// The node.
-    pub node: Node,
-    /// Pods can come.
-    pub ready: bool,
-    /// What is not as desired at present.
-    pub failures: Vec<String>,
-    /// Statements about the node.
-    pub conditions: Vec<Statement>,
-    /// Headroom: what is asked for, what came of it.
-    pub headroom: HeadroomReport,
-    /// Local attachments.
-    pub endpoints: Vec<Endpoint>,
-    /// Other nodes.
-    pub peers: Vec<Peer>,
-    /// Packets dropped, by reason.
-    pub drops: BTreeMap<String, u64>,
-    /// What else happened to packets.
-    pub events: BTreeMap<String, u64>,
-    /// Packets lost on the way through the segmenter.
-    pub segmenter_drops: u64,
-    /// The machine's neighbour tables, by family.
-    pub neighbour_tables: BTreeMap<String, NeighbourTable>,
-}
-
-/// The node.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Node {
-    /// Its name.
-    pub name: String,
-    /// Its number.
-    pub number: u16,
-    /// Its locator.
-    pub locator: String,
-    /// Its pod prefixes.
-    pub pod_cidrs: Vec<String>,
-    /// How frames are encapsulated.
-    pub datapath: String,
-    /// MTU of pods, once known.
-    pub mtu: Option<u32>,
-    /// Uplinks that are there.
-    pub uplinks: Vec<Uplink>,
-}
-
-/// An interface on the underlay.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Uplink {
-    /// Its name.
-    pub name: String,
-    /// Its MTU, bytes.
-    pub mtu: u32,
-    /// It has carrier.
-    pub up: bool,
-    /// The switch takes its segment traffic.
-    pub attached: bool,
-    /// Programs of others that see its traffic first.
-    pub programs_ahead: Vec<String>,
-}
-
-/// A condition.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Statement {
-    /// What it is about.
-    pub kind: String,
-    /// Is it so?
-    pub holds: bool,
-    /// What to do about it.
-    pub message: String,
-}
-
-/// Headroom.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct HeadroomReport {
-    /// Bytes asked for; 0: nothing.
-    pub asked: u32,
-    /// What the running kernel says to it: `supported`, `unsupported`, or `off`.
-    pub kernel: String,
-    /// Number of `IFLA_TX_EXTRA_HEADROOM` in the running kernel.
-    pub attribute: Option<u16>,
-    /// Endpoints by outcome.
-    pub outcomes: BTreeMap<String, usize>,
-}
-
-/// A local attachment.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Endpoint {
-    /// Container and interface.
-    #[serde(flatten)]
-    pub key: AttachmentKey,
-    /// `namespace/name` of the pod, where the runtime says it.
-    pub pod: String,
-    /// Addresses.
-    pub addresses: Vec<IpAddr>,
-    /// MAC.
-    pub mac: MacAddress,
-    /// Its link on the node.
-    pub link: String,
-    /// Interface index of that link; absent while the plugin builds it.
-    pub ifindex: Option<u32>,
-    /// What the kernel said to the headroom; absent while the plugin builds the link.
-    pub headroom: Option<HeadroomOutcome>,
-}
-
-/// Another node.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Peer {
-    /// Its name.
-    pub name: String,
-    /// Its number.
-    pub number: u16,
-    /// Its locator.
-    pub locator: String,
-    /// Its underlay address.
-    pub address: IpAddr,
-    /// Largest inner packet towards it, as far as link MTUs tell, bytes.
-    pub mtu: Option<u32>,
-    /// Ways to its locator.
-    pub next_hops: Vec<NextHop>,
-    /// A next hop is known and answers.
-    pub reachable: bool,
-}
-
-/// A way to a peer.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NextHop {
-    /// The uplink.
-    pub uplink: String,
-    /// The neighbour.
-    pub gateway: IpAddr,
-    /// Its MAC, once known.
-    pub mac: Option<MacAddress>,
 }
 
 /// Makes the document.
