@@ -166,12 +166,6 @@ pub fn inner(frame: &[u8]) -> Option<&[u8]> {
     ours.then(|| &frame[54..])
 }
 
-/// The inner frame of an SRv6 frame, itself if it is none.
-#[must_use]
-pub fn innermost(frame: &[u8]) -> &[u8] {
-    inner(frame).unwrap_or(frame)
-}
-
 /// Is it ARP or neighbour discovery (ICMPv6 135, 136) without extension headers?
 #[must_use]
 pub fn is_resolution(frame: &[u8]) -> bool {
