@@ -15,8 +15,6 @@ pub struct Settings {
     pub block: u32,
     /// This node's number, host byte order.
     pub node: u32,
-    /// Interface index of `hw0p`, the switch side of the gateway link.
-    pub gateway_ifindex: u32,
     /// Interface index of the segmenter's sending side.
     pub segmenter_ifindex: u32,
     /// IPv4 address of the gateway, 0 if the cluster has none.
@@ -165,7 +163,7 @@ pub struct PathMtu {
 }
 
 const _: () = {
-    assert!(size_of::<Settings>() == 48);
+    assert!(size_of::<Settings>() == 44);
     assert!(size_of::<Network>() == 16);
     assert!(size_of::<Endpoint>() == 32);
     assert!(size_of::<FdbKey>() == 8);

@@ -134,10 +134,8 @@ fn node_links(world: &World, mtu: u32, plane: &mut Dataplane) {
     if let Some(far) = world.facts.links.get(SEGMENTER_PEER) {
         plane.attachments.insert((Program::Segment, far.ifindex), Attached::Current);
     }
-    if let (Some(near), Some(port)) =
-        (world.facts.links.get(SEGMENTER_LINK), world.facts.links.get(GATEWAY_PEER))
-    {
-        plane.settings.insert((), settings(world, mac, port.ifindex, near.ifindex));
+    if let Some(near) = world.facts.links.get(SEGMENTER_LINK) {
+        plane.settings.insert((), settings(world, mac, near.ifindex));
     }
     if let Some(port) = world.facts.links.get(GATEWAY_PEER) {
         let endpoint = endpoint(world, mac, GATEWAY, maps::ENDPOINT_GATEWAY);
@@ -162,12 +160,11 @@ fn gateway_addresses(world: &World, mtu: u32) -> Vec<IpNet> {
     v4.into_iter().chain(six).collect()
 }
 
-fn settings(world: &World, gateway_mac: MacAddress, gateway: u32, segmenter: u32) -> maps::Settings {
+fn settings(world: &World, gateway_mac: MacAddress, segmenter: u32) -> maps::Settings {
     let config = &world.config;
     maps::Settings {
         block: config.sid_block.bits().to_be(),
         node: config.node.number.into(),
-        gateway_ifindex: gateway,
         segmenter_ifindex: segmenter,
         gateway4: ip4(config.node.pods, GATEWAY),
         dscp: config.dscp.map_or(maps::DSCP_COPY, u32::from),

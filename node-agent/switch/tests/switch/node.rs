@@ -143,7 +143,6 @@ impl Node {
         let settings = Settings {
             block: block(),
             node: number.into(),
-            gateway_ifindex: self.namespace.ifindex("hw0p"),
             segmenter_ifindex: self.namespace.ifindex("hws0"),
             gateway4: key4(address4(number, 1)),
             dscp: DSCP_COPY,
@@ -159,7 +158,7 @@ impl Node {
             self.switch.prefixes4().set((NETWORK, net4), peer.into()).unwrap();
             self.switch.prefixes6().set((NETWORK, net6), prefix6).unwrap();
         }
-        self.connect(settings.gateway_ifindex, 1, ENDPOINT_GATEWAY, 0);
+        self.connect(self.namespace.ifindex("hw0p"), 1, ENDPOINT_GATEWAY, 0);
         let segment = self.namespace.ifindex("hws1");
         self.attach(Program::Segment, segment);
     }
