@@ -47,6 +47,22 @@ fn restart(node: &Node, end: fn(&Node)) {
 }
 
 #[test]
+fn a_second_agent_on_the_node_ends_and_touches_nothing() {
+    root_or_skip!();
+    let cluster = Cluster::builder().nodes(1).start();
+    let node = cluster.a();
+    let pod = node.add_pod("p");
+    let file = node.folder.join("node.yaml").display().to_string();
+    for command in ["run", "cleanup"] {
+        let second = node.agent_command_line(&[command, "--config", &file]).output().expect("run the agent");
+        assert!(!second.status.success(), "{second:?}");
+        assert!(String::from_utf8_lossy(&second.stderr).contains("another agent"), "{second:?}");
+    }
+    pod.check().expect("CHECK of the first agent's pod");
+    assert!(node.add_pod("q").pings(pod.ip4()));
+}
+
+#[test]
 fn traffic_goes_on_while_no_agent_runs() {
     root_or_skip!();
     let cluster = Cluster::builder().start();

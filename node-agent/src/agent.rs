@@ -95,7 +95,7 @@ impl Agent {
     /// Remembers what earlier agents wrote down, and does the first passes.
     ///
     /// # Errors
-    /// If the memory cannot be read.
+    /// If the memory cannot be read, or says that pods here have other addresses than the configuration gives them.
     pub fn start(parts: Parts) -> Result<Self, StoreError> {
         let mut world = World::new(parts.config.configuration.clone(), parts.boot);
         let (events, unreadable) = parts.store.load()?;
@@ -118,6 +118,7 @@ impl Agent {
             unmet: BTreeSet::new(),
             rejected_config: None,
         };
+        agent.keep_origin()?;
         agent.touch_alive();
         agent.resync(Look::Everywhere);
         Ok(agent)

@@ -30,7 +30,7 @@ pub fn cleanup(config: &NodeConfig) -> Vec<String> {
     for folder in [state.join("leases"), config.paths.pending()] {
         note(&mut failures, &folder, removed(fs::remove_dir_all(&folder)));
     }
-    for file in [state.join("version"), state.join("sysctls.json")] {
+    for file in ["version", "node.json", "sysctls.json"].map(|name| state.join(name)) {
         note(&mut failures, &file, remove_file(&file));
     }
     failures

@@ -17,7 +17,7 @@ use node_agent::{
     cleanup, clock, cni_server,
     config::{self, NodeConfig},
     dataplane::linux::{Linux, OpenError},
-    halted, http,
+    halted, http, lock,
     reconcile::Reconciler,
     status,
     store::{Store, StoreError},
@@ -101,7 +101,10 @@ fn command(command: Command) -> Result<()> {
         }
         Command::Status { output, socket } => print(&status_of(output, &socket)?),
         Command::Cleanup { config } => {
-            let failures = cleanup::cleanup(&config::load(&config)?);
+            let config = config::load(&config)?;
+            let state = &config.paths.state;
+            let _alone = state.exists().then(|| lock::take(state)).transpose()?;
+            let failures = cleanup::cleanup(&config);
             if failures.is_empty() { Ok(()) } else { bail!("not all was removed:\n{}", failures.join("\n")) }
         }
         Command::Schema => print(&format!("{:#}\n", config::schema().as_value())),
@@ -143,6 +146,7 @@ fn run(config_file: &Path) -> Result<()> {
         .with_context(|| format!("watching {}", config_file.display()))?;
     cni_server::make_folder(&config.paths.socket)
         .with_context(|| format!("making the folder of {}", config.paths.socket.display()))?;
+    let _alone = lock::take(&config.paths.state)?;
     let owner = owner(config_file, config.clone())?;
     let agent = thread::Builder::new()
         .name("agent".into())

@@ -2,22 +2,26 @@
 //!
 //! ```text
 //! <state>/version              1.0
+//! <state>/node.json            what addresses follow from
 //! <state>/leases/<host>.json   {"leased": {...}} or {"freed": {"at": ...}}
 //! <state>/sysctls.json         see `sysctls`
 //! <state>/pending/             see `agent_api::pending`
 //! ```
 
 use std::{
-    fs, io,
+    fmt, fs, io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
 use agent_api::Version;
 use agent_core::{
+    addr::NodeNumber,
+    config::LocalNode,
     lease::{Lease, Timestamp},
     world::Event,
 };
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::replace_file::replace_file;
@@ -39,6 +43,18 @@ pub enum StoreError {
         /// What is there.
         found: String,
     },
+    /// There are pods with addresses that the configuration no longer gives them. Nothing was touched.
+    #[error(
+        "{pods} pods have addresses that follow from {before}, but {now} is configured: move the pods away first"
+    )]
+    Moved {
+        /// How many.
+        pods: usize,
+        /// What was configured when they came.
+        before: Origin,
+        /// What is configured.
+        now: Origin,
+    },
     /// The file system.
     #[error("{}: {source}", path.display())]
     Io {
@@ -47,6 +63,28 @@ pub enum StoreError {
         /// What it said.
         source: io::Error,
     },
+}
+
+/// What the addresses of this node's pods follow from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Origin {
+    number: NodeNumber,
+    pod_cidrs: Vec<IpNet>,
+}
+
+impl From<&LocalNode> for Origin {
+    fn from(node: &LocalNode) -> Self {
+        let prefixes = [node.pods.v4.map(IpNet::V4), node.pods.v6.map(IpNet::V6)];
+        Self { number: node.number, pod_cidrs: prefixes.into_iter().flatten().collect() }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefixes: Vec<String> = self.pod_cidrs.iter().map(ToString::to_string).collect();
+        write!(f, "node.number {} and node.podCIDRs [{}]", self.number, prefixes.join(", "))
+    }
 }
 
 /// What is known of one host number.
@@ -71,16 +109,21 @@ impl Store {
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let store = Self { folder: folder.to_owned() };
         let version = folder.join("version");
-        match fs::read_to_string(&version) {
-            Ok(found) if major(&found).is_none_or(|major| major > VERSION.major) => {
-                return Err(StoreError::Newer { path: folder.to_owned(), found: found.trim().to_owned() });
-            }
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&version)(error)),
-            _ => {}
+        let found = match fs::read_to_string(&version) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            found => found.map_err(at(&version))?,
+        };
+        // Empty is what a crash of the machine makes of it (see `replace_file`), and says nothing.
+        if !found.is_empty() && major(&found).is_none_or(|major| major > VERSION.major) {
+            return Err(StoreError::Newer { path: folder.to_owned(), found: found.trim().to_owned() });
         }
         let leases = store.leases();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&leases).map_err(at(&leases))?;
-        replace_file(&version, format!("{VERSION}\n").as_bytes()).map_err(at(&version))?;
+        let own = format!("{VERSION}\n");
+        // Where nothing has to be written, a full disk does not keep the agent away.
+        if found != own {
+            replace_file(&version, own.as_bytes()).map_err(at(&version))?;
+        }
         Ok(store)
     }
 
@@ -104,6 +147,24 @@ impl Store {
         Ok((events, unreadable))
     }
 
+    /// What addresses followed from when that was last written down. What cannot be read is of an earlier boot, and
+    /// so are the pods that had the addresses.
+    #[must_use]
+    pub fn origin(&self) -> Option<Origin> {
+        serde_json::from_slice(&fs::read(self.folder.join("node.json")).ok()?).ok()
+    }
+
+    /// Writes down what addresses follow from, if that is not what is there.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn set_origin(&self, origin: &Origin) -> Result<(), StoreError> {
+        if self.origin().as_ref() == Some(origin) {
+            return Ok(());
+        }
+        replace(&self.folder.join("node.json"), origin)
+    }
+
     /// Writes a lease down.
     ///
     /// # Errors
@@ -121,9 +182,7 @@ impl Store {
     }
 
     fn write(&self, host: u16, record: &Record) -> Result<(), StoreError> {
-        let path = self.leases().join(format!("{host}.json"));
-        let content = serde_json::to_vec(record).map_err(|error| at(&path)(error.into()))?;
-        replace_file(&path, &content).map_err(at(&path))
+        replace(&self.leases().join(format!("{host}.json")), record)
     }
 
     fn leases(&self) -> PathBuf {
@@ -140,6 +199,11 @@ fn read(path: &Path) -> Result<Event, String> {
         Record::Leased(lease) => Err(format!("it holds the lease of host number {}", lease.host)),
         Record::Freed { at } => Ok(Event::Freed { host, at }),
     }
+}
+
+fn replace(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
+    let content = serde_json::to_vec(value).map_err(|error| at(path)(error.into()))?;
+    replace_file(path, &content).map_err(at(path))
 }
 
 fn major(version: &str) -> Option<u32> {
@@ -201,6 +265,18 @@ mod tests {
         fs::write(folder.path().join("version"), "2.0\n").unwrap();
         assert!(matches!(Store::open(folder.path()), Err(StoreError::Newer { .. })));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_version_cut_short_says_nothing_and_one_that_is_right_is_not_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let version = folder.path().join("version");
+        fs::write(&version, "").unwrap();
+        Store::open(folder.path()).unwrap();
+        let written = fs::metadata(&version).unwrap().modified().unwrap();
+        assert_eq!(fs::read_to_string(&version).unwrap(), format!("{VERSION}\n"));
+        Store::open(folder.path()).unwrap();
+        assert_eq!(fs::metadata(&version).unwrap().modified().unwrap(), written);
     }
 
     #[test]

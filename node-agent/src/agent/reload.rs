@@ -7,13 +7,14 @@ use super::Agent;
 use crate::{
     config::{self, NodeConfig},
     reconcile::Look,
+    store::{Origin, StoreError},
 };
 
 impl Agent {
     /// Reads the configuration file again. A bad one changes nothing.
     pub(super) fn reload(&mut self) {
         let loaded = config::load(&self.config_file).map_err(|error| error.to_string());
-        match loaded.and_then(|config| self.replaceable(config)) {
+        match loaded.and_then(|config| self.replaceable(config)).and_then(|config| self.remembered(config)) {
             Ok(config) if config == self.config => self.rejected_config = None,
             Ok(config) => {
                 self.rejected_config = None;
@@ -52,5 +53,29 @@ impl Agent {
             ));
         }
         Ok(new)
+    }
+
+    /// The next agent has to know what addresses followed from.
+    fn remembered(&self, new: NodeConfig) -> Result<NodeConfig, String> {
+        let origin = Origin::from(&new.configuration.node);
+        self.store.set_origin(&origin).map(|()| new).map_err(|error| error.to_string())
+    }
+
+    /// The same for what was changed while no agent ran: pods of an earlier one keep their addresses, or the switch
+    /// would take them for strangers.
+    pub(super) fn keep_origin(&mut self) -> Result<(), StoreError> {
+        let now = Origin::from(&self.world.config.node);
+        if let Some(before) = self.store.origin().filter(|before| *before != now) {
+            // Pods that have gone meanwhile stand in nobody's way.
+            if let Some(facts) = self.reconciler.observe(&self.world, Look::Everywhere) {
+                self.world.apply(Event::Observed(Box::new(facts)));
+                self.release_stale();
+            }
+            let pods = self.world.leases.count();
+            if pods > 0 {
+                return Err(StoreError::Moved { pods, before, now });
+            }
+        }
+        self.store.set_origin(&now)
     }
 }

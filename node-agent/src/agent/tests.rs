@@ -43,8 +43,12 @@ paths: {{socket: {}, state: {}, bpf: /bpf}}
     }
 
     fn agent(&self) -> Agent {
+        self.start(&self.config("")).unwrap()
+    }
+
+    fn start(&self, config: &str) -> Result<Agent, StoreError> {
         let file = self.folder.path().join("node.yaml");
-        fs::write(&file, self.config("")).unwrap();
+        fs::write(&file, config).unwrap();
         Agent::start(Parts {
             config: config::load(&file).unwrap(),
             config_file: file,
@@ -52,7 +56,6 @@ paths: {{socket: {}, state: {}, bpf: /bpf}}
             store: Store::open(Path::new(&self.path("state"))).unwrap(),
             reconciler: Reconciler::new(Box::new(self.kernel.clone())),
         })
-        .unwrap()
     }
 
     /// Nothing is left to do, in the agent's eyes and in the kernel's.
@@ -324,5 +327,27 @@ fn pods_keep_the_prefix_that_they_have_addresses_of() {
     release(&place, &mut agent, "c");
     agent.reload();
     assert_eq!(agent.rejected_config, None);
+    place.assert_settled(&agent);
+}
+
+#[test]
+fn pods_keep_their_prefix_across_a_restart_as_well() {
+    let place = Place::new();
+    let mut agent = place.agent();
+    add(&place, &mut agent, "c", 40).unwrap();
+    drop(agent);
+    place.kernel.state().taken.clear();
+    let moved = |config: String| config.replace("10.1.1.0/29", "10.1.3.0/24");
+    let error = place.start(&moved(place.config(""))).map(drop).unwrap_err().to_string();
+    assert!(
+        error.contains("1 pods") && error.contains("10.1.1.0/29") && error.contains("10.1.3.0/24"),
+        "{error}"
+    );
+    assert_eq!(place.kernel.state().taken, vec![], "the kernel was touched");
+    place.agent();
+    // Its DEL came while no agent ran.
+    place.kernel.state().plane.pod_links.clear();
+    let agent = place.start(&moved(place.config(""))).unwrap();
+    assert_eq!(agent.world.leases.count(), 0);
     place.assert_settled(&agent);
 }
