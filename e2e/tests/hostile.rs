@@ -8,7 +8,7 @@ use std::{
 use e2e::{
     Cluster, Node, PacketSocket, Pod, Shared, config,
     frame::{self, Mac},
-    root_or_skip,
+    root_or_skip, wait_until,
 };
 
 static CLUSTER: Shared = Shared::new(|| Cluster::builder().nodes(3).start());
@@ -335,4 +335,35 @@ fn the_infrastructure_address_takes_icmpv6_at_a_bounded_rate_only() {
     let echo = frame::icmpv6(outside, own, &[128, 0, 0, 0, 0, 1, 0, 1]);
     send_on_underlay(&cluster, scene.far, &vec![echo; 5000]);
     scene.far.wait_dropped(&before, "infra_rate", 1000);
+}
+
+#[test]
+fn a_pod_without_a_switch_reaches_nobody() {
+    root_or_skip!();
+    let cluster = Cluster::builder().nodes(1).start();
+    let node = cluster.a();
+    let pod = node.add_pod("p");
+    let (gateway, outside) = (node.gateway_addresses()[0], cluster.underlay.outside4());
+    assert!(pod.pings(gateway));
+    node.kill_agent();
+    let ifindex = node.netns.ifindex(&pod.host_link());
+    std::fs::remove_file(node.folder.join(format!("bpf/links/endpoint-{ifindex}")))
+        .expect("detach the program");
+
+    let IpAddr::V4(to) = outside else { panic!("{outside} is not IPv4") };
+    let spoofed = frame::udp(Ipv4Addr::new(10, 1, 1, 77).into(), outside, (4000, 9), b"unswitched");
+    let uplink = PacketSocket::open(&node.netns, &node.uplinks[0]);
+    pod.socket().send(&frame::ethernet(node.netns.mac(&pod.host_link()), pod.mac(), frame::IPV4, &spoofed));
+    wait_until("the node drops it", Duration::from_secs(5), || {
+        let chain = node.netns.run("nft list chain inet headway prerouting");
+        chain.lines().any(|line| line.contains("only through the switch") && !line.contains("packets 0 "))
+    });
+    while let Some(seen) = uplink.next(Duration::ZERO) {
+        assert!(!seen.bytes.windows(4).any(|bytes| bytes == to.octets()), "{:x?}", seen.bytes);
+    }
+    // Nor does the node answer for the gateway, or the pod would remember the wrong MAC for long.
+    pod.netns.run("ip neigh flush all");
+    assert!(!pod.pings(gateway));
+    node.start_agent();
+    wait_until("the program is back", Duration::from_secs(5), || pod.pings(gateway));
 }

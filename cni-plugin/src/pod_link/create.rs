@@ -119,11 +119,13 @@ impl Pair<'_> {
     }
 }
 
-/// The node's end comes up without IPv6: it must not solicit routers or report multicast groups into the segment.
+/// The node's end comes up without IPv6: it must not solicit routers or report multicast groups into the segment. Nor
+/// does it speak ARP: while no program is on it, the node would answer the pod in the gateway's place.
 fn raise_host(node: &mut Netlink, name: &str) -> Result<LinkView, LinkError> {
     sysctl("ipv6", name, "disable_ipv6", "1")?;
     let mut up = by_name(name);
-    (up.header.flags, up.header.change_mask) = (LinkFlags::Up, LinkFlags::Up);
+    let flags = LinkFlags::Up | LinkFlags::Noarp;
+    (up.header.flags, up.header.change_mask) = (flags, flags);
     let requests =
         vec![(RouteNetlinkMessage::SetLink(up), 0), (RouteNetlinkMessage::GetLink(by_name(name)), 0)];
     let answers = node.exchange(requests).map_err(doing(format!("raising {name}")))?;

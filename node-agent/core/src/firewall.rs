@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use agent_api::names::LINK_GROUP;
 use ipnet::IpNet;
 
 use crate::{desired::GATEWAY_LINK, world::World};
@@ -23,13 +24,15 @@ pub fn desired(world: &World) -> BTreeMap<String, String> {
     BTreeMap::from([(format!("inet {TABLE}"), script)])
 }
 
-/// SIDs are reached over the uplinks only, where the switch takes them before any hook (RFC 8754 section 5.1).
+/// SIDs are reached over the uplinks only, where the switch takes them before any hook (RFC 8754 section 5.1). And what a
+/// pod's link brings to the stack has passed no switch: its program is not there yet, or no more.
 fn guard(world: &World) -> String {
     let block = world.config.sid_block.prefix();
     let uplinks: Vec<String> = world.config.node.uplinks.iter().map(|name| format!("\"{name}\"")).collect();
     format!(
         "\tchain prerouting {{\n\t\ttype filter hook prerouting priority raw; policy accept;\n\
-         \t\tip6 daddr {block} iifname != {{ \"lo\", {} }} counter drop comment \"SIDs only over uplinks\"\n\t}}\n",
+         \t\tip6 daddr {block} iifname != {{ \"lo\", {} }} counter drop comment \"SIDs only over uplinks\"\n\
+         \t\tiifgroup {LINK_GROUP} iifname != \"{GATEWAY_LINK}\" counter drop comment \"pods only through the switch\"\n\t}}\n",
         uplinks.join(", ")
     )
 }

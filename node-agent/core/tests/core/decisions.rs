@@ -97,6 +97,7 @@ fn what_leaves_the_cluster_is_masqueraded_and_the_exceptions_are_not() {
     assert!(script.contains("ip saddr 10.0.1.0/24 ip daddr != { 10.0.0.0/8, 192.168.0.0/16 }"), "{script}");
     assert!(script.contains("ip6 saddr fd10:0:0:1::/64 ip6 daddr != { fd10::/48 }"), "{script}");
     assert!(script.contains("ip6 daddr 5f00:1::/32 iifname != { \"lo\", \"eth0\" }"), "{script}");
+    assert!(script.contains("iifgroup 26743 iifname != \"hw0\" counter drop"), "{script}");
     world.config.masquerade = false;
     assert!(!firewall::desired(&world)["inet headway"].contains("leave the cluster"));
 }
