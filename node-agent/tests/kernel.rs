@@ -139,6 +139,20 @@ fn what_is_removed_by_hand_comes_back() {
 }
 
 #[test]
+fn the_switch_is_made_anew_when_its_file_system_is_unmounted() {
+    require_root!();
+    Scratch::run("unmounted", |scratch| {
+        let mut node = Node::new(scratch);
+        node.assert_settles();
+        let before = node.reconciler.actual().clone();
+        agent_switch::unmount(&node.config.paths.bpf).unwrap();
+        node.assert_settles();
+        assert_eq!(*node.reconciler.actual(), before);
+        assert!(!before.attachments.is_empty());
+    });
+}
+
+#[test]
 fn what_is_not_ours_is_in_the_way_and_stays() {
     require_root!();
     Scratch::run("others", |scratch| {

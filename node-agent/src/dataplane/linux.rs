@@ -16,6 +16,7 @@ use agent_core::{
 };
 use agent_switch::Switch;
 use nix::errno::Errno;
+use tracing::warn;
 
 use super::{
     Doing, Kernel, Measurements, StepError, addresses,
@@ -231,7 +232,13 @@ impl Kernel for Linux {
         }
         match known {
             Some(known) => switch::trust(known, &mut plane),
-            None => switch::observe(&mut self.switch, &mut plane).doing("looking at the switch")?,
+            None => {
+                if !self.switch.is_pinned() {
+                    warn!("the switch's pins are gone, it is made anew");
+                    self.switch.reopen().doing("making the switch anew")?;
+                }
+                switch::observe(&mut self.switch, &mut plane).doing("looking at the switch")?;
+            }
         }
         self.programs_ahead(&mut facts, &plane).doing("looking at programs of others")?;
         Ok((facts, plane))

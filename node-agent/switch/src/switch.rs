@@ -20,7 +20,7 @@ use bpf_common::{
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::{
-    bpffs::is_bpffs,
+    bpffs::{is_bpffs, mount},
     counters::Counters,
     error::Error,
     layout::Layout,
@@ -74,6 +74,22 @@ impl Switch {
             classifier(&mut ebpf, program)?.load().map_err(Error::program("loading", program.name()))?;
         }
         Self::with_maps(dir, ebpf)
+    }
+
+    /// Whether the folder of pinned links is there. Without it nothing is attached any more.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        links(&self.dir).is_dir()
+    }
+
+    /// Makes everything anew in the same place, if somebody has unmounted the file system with the pins.
+    ///
+    /// # Errors
+    /// Those of [`mount`] and [`Self::open`].
+    pub fn reopen(&mut self) -> Result<(), Error> {
+        mount(&self.dir)?;
+        *self = Self::open(&self.dir)?;
+        Ok(())
     }
 
     fn with_maps(dir: &Path, mut ebpf: Ebpf) -> Result<Self, Error> {
