@@ -16,6 +16,8 @@ const FRAGMENT: u32 = 44;
 const AUTHENTICATION: u32 = 51;
 const DESTINATION: u32 = 60;
 const MOBILITY: u32 = 135;
+const HOST_IDENTITY: u32 = 139;
+const SHIM6: u32 = 140;
 
 /// Headers that are walked. Whoever sends more has something to hide.
 const MOST: u32 = 8;
@@ -63,7 +65,10 @@ const UNREADABLE: u64 = u64::MAX;
 
 #[inline(always)]
 fn is_extension(next: u32) -> bool {
-    matches!(next, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION | MOBILITY)
+    matches!(
+        next,
+        HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION | MOBILITY | HOST_IDENTITY | SHIM6
+    )
 }
 
 #[inline(never)]

@@ -59,6 +59,11 @@ fn spoofed_ip() -> Vec<(&'static str, DropReason, Vec<u8>)> {
             extended(0, &[options(60), options(43), routing(UDP), data.clone()].concat()),
         ),
         (
+            "a routing header behind those of HIP and Shim6",
+            SegmentRouting,
+            extended(139, &[options(140), options(43), routing(UDP), data.clone()].concat()),
+        ),
+        (
             "a routing header in a first fragment",
             SegmentRouting,
             extended(44, &[vec![43, 0, 0, 1, 0, 0, 0, 9], routing(UDP), data.clone()].concat()),
