@@ -5,13 +5,14 @@ use std::{
     io,
     os::{
         fd::{AsFd, AsRawFd, RawFd},
-        unix::fs::MetadataExt,
+        unix::fs::{MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
     thread,
 };
 
 use nix::{
+    fcntl::OFlag,
     sched::{CloneFlags, setns},
     sys::statfs::{FsType, fstatfs},
 };
@@ -70,7 +71,9 @@ impl Netns {
     /// All [`NetnsError`]s but `Enter`.
     pub fn open(path: &Path, own_allowed: bool) -> Result<Self, NetnsError> {
         let failed = |source| NetnsError::Open { path: path.to_owned(), source };
-        let file = File::open(path).map_err(failed)?;
+        // Not to wait for a writer, should it be a pipe.
+        let file =
+            File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map_err(failed)?;
         let system = fstatfs(&file).map_err(|errno| failed(errno.into()))?;
         if system.filesystem_type() != FsType(NSFS_MAGIC) {
             return Err(NetnsError::NotANamespace(path.to_owned()));

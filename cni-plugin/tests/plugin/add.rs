@@ -227,7 +227,9 @@ fn only_another_network_namespace_is_a_pod() {
     let agent = Agent::assigning(&rig.socket(), assignment());
     let own = format!("/run/netns/{}", rig.node);
     let config = rig.config("1.1.0");
-    for netns in [own.as_str(), "/nonexistent", "/etc/passwd", "/proc/1"] {
+    let pipe = rig.socket().with_file_name("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for netns in [own.as_str(), "/nonexistent", "/etc/passwd", "/proc/1", pipe.to_str().unwrap()] {
         assert_eq!(rig.run_with("ADD", &config, &[("CNI_NETNS", netns)]).failure().0, 8, "{netns}");
     }
     assert_eq!(agent.verbs(), Vec::<&str>::new());
