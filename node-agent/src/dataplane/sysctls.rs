@@ -87,6 +87,10 @@ impl Originals {
         let doing = format_args!("setting {path} to {value}");
         let before = read(&[path.clone()].into()).remove(path);
         let before = before.ok_or("it is not there").doing(doing)?;
+        // The first pass of an agent does not know yet what another has set.
+        if before == value {
+            return Ok(());
+        }
         let original = Original { before, ours: value.to_owned() };
         self.values.entry(path.clone()).or_insert(original).ours = value.to_owned();
         let content = serde_json::to_vec_pretty(self).doing(doing)?;
