@@ -139,6 +139,20 @@ fn what_is_removed_by_hand_comes_back() {
 }
 
 #[test]
+fn the_next_agent_writes_no_setting_again() {
+    require_root!();
+    Scratch::run("settings", |scratch| {
+        let mut node = Node::new(scratch);
+        node.assert_settles();
+        let file = node.config.paths.state.join("sysctls.json");
+        let written = || std::fs::metadata(&file).unwrap().modified().unwrap();
+        let before = written();
+        Node::new(scratch).assert_settles();
+        assert_eq!(written(), before);
+    });
+}
+
+#[test]
 fn the_switch_is_made_anew_when_its_file_system_is_unmounted() {
     require_root!();
     Scratch::run("unmounted", |scratch| {
