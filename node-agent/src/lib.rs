@@ -15,6 +15,7 @@ pub mod config;
 pub mod dataplane;
 pub mod halted;
 pub mod http;
+pub mod kube;
 pub mod lock;
 pub mod metrics;
 pub mod netlink;

@@ -17,7 +17,7 @@ use node_agent::{
     cleanup, clock, cni_server,
     config::{self, NodeConfig},
     dataplane::linux::{Linux, OpenError},
-    halted, http, lock,
+    halted, http, kube, lock,
     reconcile::Reconciler,
     status,
     store::{Store, StoreError},
@@ -69,6 +69,8 @@ enum Command {
     },
     /// Prints the JSON schema of the configuration file.
     Schema,
+    /// Prints the definitions of the Kubernetes objects that the agent writes, as YAML.
+    Crds,
     /// Says what is wrong with a configuration file.
     CheckConfig {
         /// The configuration file.
@@ -108,6 +110,7 @@ fn command(command: Command) -> Result<()> {
             if failures.is_empty() { Ok(()) } else { bail!("not all was removed:\n{}", failures.join("\n")) }
         }
         Command::Schema => print(&format!("{:#}\n", config::schema().as_value())),
+        Command::Crds => print(&kube::crds::yaml().context("writing the definitions as YAML")?),
         Command::CheckConfig { config } => config::load(&config).map(drop).map_err(Into::into),
     }
 }
