@@ -71,7 +71,7 @@ fn statements(sources: &Sources<'_>) -> Vec<Statement> {
     };
     let known = conditions(sources.world).into_iter();
     let known =
-        known.map(|Condition { kind, holds, message }| Statement { kind: kind.into(), holds, message });
+        known.map(|Condition { kind, holds, message, .. }| Statement { kind: kind.into(), holds, message });
     known.chain([accepted]).collect()
 }
 

@@ -15,5 +15,7 @@ pub mod desired;
 pub mod firewall;
 pub mod ipam;
 pub mod lease;
+pub mod probes;
+pub mod published;
 pub mod sysctls;
 pub mod world;

@@ -7,6 +7,7 @@ use crate::{
     config::Configuration,
     dataplane::{Facts, Link},
     lease::{BootId, Lease, Leases, State, Timestamp},
+    probes::Outcomes,
 };
 
 /// All that this node knows.
@@ -20,6 +21,10 @@ pub struct World {
     pub leases: Leases,
     /// What was last seen of the node's surroundings.
     pub facts: Facts,
+    /// What probes of peers have told.
+    pub probes: Outcomes,
+    /// A NetworkPolicy exists in the cluster, as far as is known.
+    pub network_policies: bool,
     /// The CNI configuration was written once: it stays, whatever happens later.
     pub announced: bool,
 }
@@ -40,6 +45,10 @@ pub enum Event {
     },
     /// The surroundings were looked at.
     Observed(Box<Facts>),
+    /// Probes of peers have told something new.
+    Probed(Box<Outcomes>),
+    /// The cluster was asked whether it has any NetworkPolicy.
+    NetworkPolicies(bool),
     /// The first full pass is done: pods can come.
     Announced,
 }
@@ -48,7 +57,15 @@ impl World {
     /// What is known before anything has happened.
     #[must_use]
     pub fn new(config: Configuration, boot: BootId) -> Self {
-        Self { config, boot, leases: Leases::default(), facts: Facts::default(), announced: false }
+        Self {
+            config,
+            boot,
+            leases: Leases::default(),
+            facts: Facts::default(),
+            probes: Outcomes::default(),
+            network_policies: false,
+            announced: false,
+        }
     }
 
     /// Takes an event in.
@@ -58,6 +75,8 @@ impl World {
             Event::Leased(lease) => self.leases.insert(*lease),
             Event::Freed { host, at } => self.leases.free(host, at),
             Event::Observed(facts) => self.facts = *facts,
+            Event::Probed(outcomes) => self.probes = *outcomes,
+            Event::NetworkPolicies(exist) => self.network_policies = exist,
             Event::Announced => self.announced = true,
         }
     }

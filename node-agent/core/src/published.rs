@@ -1,0 +1,199 @@
+//! What Kubernetes is told of this node, and how soon.
+
+use std::net::Ipv6Addr;
+
+use crate::{
+    addr::{Locator, NodeNumber, PodCidrs},
+    conditions::{Condition, condition, conditions},
+    desired,
+    lease::State,
+    probes::Outcome,
+    world::World,
+};
+
+/// What is to be said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Published {
+    /// What peers have to know; `None` while something of it is not known here.
+    pub locator: Option<OwnLocator>,
+    /// What people want to know.
+    pub status: Status,
+    /// The node's network can be used: for the Node's condition `NetworkUnavailable`.
+    pub network_available: bool,
+    /// Pods can come: the start-up taint can go.
+    pub ready: bool,
+}
+
+/// What peers have to know to reach this node's pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnLocator {
+    /// Number of the node.
+    pub number: NodeNumber,
+    /// Its locator.
+    pub locator: Locator,
+    /// Its pod prefixes.
+    pub pods: PodCidrs,
+    /// Its addresses on the underlay, those that reach far first.
+    pub underlay: Vec<Ipv6Addr>,
+    /// Smallest MTU of its uplinks, bytes.
+    pub mtu: u32,
+}
+
+/// What people want to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// Number of the node.
+    pub number: NodeNumber,
+    /// Its locator.
+    pub locator: Locator,
+    /// Its pod prefixes.
+    pub pods: PodCidrs,
+    /// Names of its uplinks.
+    pub uplinks: Vec<String>,
+    /// MTU of pods, bytes.
+    pub mtu: Option<u32>,
+    /// Headroom asked for, bytes.
+    pub headroom: u32,
+    /// The kernel has the attribute for it.
+    pub headroom_supported: bool,
+    /// Statements, `Ready` first.
+    pub conditions: Vec<Condition>,
+    /// Figures that change without anything being wrong.
+    pub figures: Figures,
+}
+
+/// Figures that change with every pod and every node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Pods on the segment.
+    pub endpoints: usize,
+    /// Nodes known.
+    pub known: usize,
+    /// Of those, with a way to them.
+    pub routed: usize,
+    /// Of those, probed at present.
+    pub probed: usize,
+    /// Of those, answering.
+    pub reachable: usize,
+}
+
+/// Makes it all. `ready`: pods can come; if not, why.
+#[must_use]
+pub fn published(world: &World, ready: Result<(), String>) -> Published {
+    let is_ready = ready.is_ok();
+    let alone = world.config.peers.is_empty();
+    Published {
+        locator: own_locator(world),
+        status: status(world, ready),
+        network_available: is_ready && (alone || world.probes.first_answer_settled),
+        ready: is_ready,
+    }
+}
+
+fn own_locator(world: &World) -> Option<OwnLocator> {
+    let node = &world.config.node;
+    // An uplink without address says nothing, but its MTU bounds what arrives.
+    let mtu = desired::uplinks(world).map(|(_, link)| link.mtu).min()?;
+    let mut underlay: Vec<Ipv6Addr> = desired::uplinks(world)
+        .flat_map(|(_, link)| &link.addresses)
+        .filter_map(|address| match address {
+            std::net::IpAddr::V6(address) => Some(*address),
+            std::net::IpAddr::V4(_) => None,
+        })
+        .filter(|address| !world.config.sid_block.prefix().contains(address))
+        .collect();
+    underlay.sort_by_key(|address| (address.is_unicast_link_local(), *address));
+    underlay.dedup();
+    underlay.truncate(MAX_UNDERLAY_ADDRESSES);
+    let locator = world.config.locator();
+    (!underlay.is_empty()).then_some(OwnLocator {
+        number: node.number,
+        locator,
+        pods: node.pods,
+        underlay,
+        mtu,
+    })
+}
+
+/// As many as the object takes.
+const MAX_UNDERLAY_ADDRESSES: usize = 8;
+
+fn status(world: &World, ready: Result<(), String>) -> Status {
+    let node = &world.config.node;
+    let first = condition("Ready", "NotReady", ready.err());
+    Status {
+        number: node.number,
+        locator: world.config.locator(),
+        pods: node.pods,
+        uplinks: node.uplinks.clone(),
+        mtu: desired::inner_mtu(world),
+        headroom: desired::headroom(world),
+        headroom_supported: world.facts.headroom_attribute.is_some(),
+        conditions: [first].into_iter().chain(conditions(world)).collect(),
+        figures: figures(world),
+    }
+}
+
+fn figures(world: &World) -> Figures {
+    let outcomes = &world.probes.peers;
+    Figures {
+        endpoints: world.leases.iter().filter(|lease| matches!(lease.state, State::Active { .. })).count(),
+        known: world.config.peers.len(),
+        routed: world.config.peers.keys().filter(|peer| !desired::ways(world, **peer).is_empty()).count(),
+        probed: outcomes.len(),
+        reachable: outcomes.values().filter(|outcome| **outcome == Outcome::Answers).count(),
+    }
+}
+
+/// How soon a difference has to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// At once: something has begun or ceased to be right.
+    Now,
+    /// Once this long after the last write, milliseconds.
+    After(u64),
+}
+
+/// Writes that no condition has turned for, at most one in this time, milliseconds.
+const PAUSE: u64 = 10_000;
+/// Figures are refreshed at most once in this time when only pods have come and gone, milliseconds: no pod costs a write.
+const ENDPOINTS_PAUSE: u64 = 300_000;
+/// Counts of peers change on all nodes at once when one comes: with this many milliseconds a peer between two refreshes, the
+/// whole cluster writes ten a second, whatever its size.
+const PAUSE_A_PEER: u64 = 100;
+
+/// How soon `after` has to replace `before`; `None`: there is no difference.
+#[must_use]
+pub fn urgency(before: &Status, after: &Status) -> Option<Urgency> {
+    if before == after {
+        return None;
+    }
+    let turned = |status: &Status| -> Vec<(&'static str, bool)> {
+        status.conditions.iter().map(|condition| (condition.kind, condition.holds)).collect()
+    };
+    if turned(before) != turned(after) {
+        return Some(Urgency::Now);
+    }
+    let pause = peers_pause(after.figures.known);
+    if (Status { figures: after.figures, conditions: after.conditions.clone(), ..before.clone() }) != *after {
+        return Some(Urgency::After(PAUSE));
+    }
+    // Messages count peers too.
+    let only_endpoints = before.conditions == after.conditions
+        && Figures { endpoints: after.figures.endpoints, ..before.figures } == after.figures;
+    Some(Urgency::After(if only_endpoints { ENDPOINTS_PAUSE } else { pause }))
+}
+
+fn peers_pause(known: usize) -> u64 {
+    PAUSE.max(PAUSE_A_PEER * u64::try_from(known).unwrap_or(u64::MAX))
+}
+
+/// Conditions that have ceased to hold between two statuses: each is worth one Event.
+pub fn problems<'a>(before: Option<&'a Status>, after: &'a Status) -> impl Iterator<Item = &'a Condition> {
+    let known = move |condition: &Condition| {
+        before.is_some_and(|status| {
+            status.conditions.iter().any(|one| one.kind == condition.kind && !one.holds)
+        })
+    };
+    after.conditions.iter().filter(move |condition| !condition.holds && !known(condition))
+}
