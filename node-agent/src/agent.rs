@@ -1,6 +1,7 @@
 //! The one owner of the world: takes what happens, one thing after the other, and keeps the kernel up with it.
 
 mod conditions;
+mod feeds;
 mod reload;
 mod requests;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use agent_core::{
     desired,
     world::{Event, World},
 };
+pub use feeds::Feeds;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -53,6 +55,8 @@ pub enum Input {
     Metrics(oneshot::Sender<String>),
     /// Somebody wants to know whether the agent can be used; what stands in the way, if it cannot.
     Ready(oneshot::Sender<Result<(), String>>),
+    /// Somebody has found out something that the world has to know.
+    Event(Event),
     /// The end. Everything stays as it is.
     Stop,
 }
@@ -69,6 +73,8 @@ pub struct Parts {
     pub store: Store,
     /// The kernel.
     pub reconciler: Reconciler,
+    /// Who listens.
+    pub feeds: Feeds,
 }
 
 /// The agent.
@@ -79,6 +85,7 @@ pub struct Agent {
     store: Store,
     reconciler: Reconciler,
     metrics: Metrics,
+    feeds: Feeds,
     /// When everything has to be looked at next.
     next_tick: Instant,
     /// When the surroundings have to be looked at before that.
@@ -111,7 +118,8 @@ impl Agent {
             world,
             store: parts.store,
             reconciler: parts.reconciler,
-            metrics: Metrics::new(),
+            metrics: Metrics::new(&parts.feeds.probes),
+            feeds: parts.feeds,
             next_tick: Instant::now(),
             next_look: None,
             last_took: Duration::ZERO,
@@ -171,6 +179,11 @@ impl Agent {
             Input::Ready(reply) => {
                 let _ = reply.send(self.ready());
             }
+            Input::Event(event) => {
+                self.world.apply(event);
+                self.log_conditions();
+                self.feed();
+            }
             Input::Stop => {}
         }
     }
@@ -210,6 +223,7 @@ impl Agent {
             }
         }
         self.log_conditions();
+        self.feed();
         self.last_took = begin.elapsed();
         self.metrics.resynced(self.last_took);
     }

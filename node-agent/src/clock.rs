@@ -29,7 +29,15 @@ pub fn boot() -> io::Result<BootId> {
 /// # Errors
 /// If the kernel gives none.
 pub fn nonce() -> io::Result<String> {
+    random().map(|number| format!("{number:016x}"))
+}
+
+/// 64 random bits.
+///
+/// # Errors
+/// If the kernel gives none.
+pub fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+    Ok(u64::from_ne_bytes(bytes))
 }

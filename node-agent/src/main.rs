@@ -13,11 +13,11 @@ use agent_api::{Client, Reply, Verb, names};
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use node_agent::{
-    agent::{Agent, Input, Parts},
+    agent::{Agent, Feeds, Input, Parts},
     cleanup, clock, cni_server,
     config::{self, NodeConfig},
     dataplane::linux::{Linux, OpenError},
-    halted, http, kube, lock,
+    halted, http, kube, lock, probes,
     reconcile::Reconciler,
     status,
     store::{Store, StoreError},
@@ -150,7 +150,10 @@ fn run(config_file: &Path) -> Result<()> {
     cni_server::make_folder(&config.paths.socket)
         .with_context(|| format!("making the folder of {}", config.paths.socket.display()))?;
     let _alone = lock::take(&config.paths.state)?;
-    let owner = owner(config_file, config.clone())?;
+    let feeds = Feeds::default();
+    probes::start(feeds.targets.subscribe(), inputs.clone(), feeds.probes.clone())
+        .context("starting probes")?;
+    let owner = owner(config_file, config.clone(), feeds)?;
     let agent = thread::Builder::new()
         .name("agent".into())
         .spawn(move || match owner {
@@ -176,7 +179,7 @@ fn sentence(error: &anyhow::Error) -> String {
 }
 
 /// The agent, having done its first passes; or the reason why it must not touch anything.
-fn owner(config_file: &Path, config: NodeConfig) -> Result<Owner> {
+fn owner(config_file: &Path, config: NodeConfig, feeds: Feeds) -> Result<Owner> {
     let halted = |reason: String| {
         error!(reason, "halted: a newer agent was here");
         Ok(Owner::Halted(reason))
@@ -196,6 +199,7 @@ fn owner(config_file: &Path, config: NodeConfig) -> Result<Owner> {
         boot,
         store,
         reconciler: Reconciler::new(Box::new(linux)),
+        feeds,
     };
     Ok(Owner::Agent(Box::new(Agent::start(parts).context("reading leases")?)))
 }

@@ -2,14 +2,14 @@
 
 use std::{sync::atomic::AtomicU64, time::Duration};
 
-use agent_core::{conditions::conditions, desired, lease::State, world::World};
+use agent_core::{conditions::conditions, desired, lease::State, probes::Outcome, world::World};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 
-use crate::dataplane::Measurements;
+use crate::{dataplane::Measurements, probes};
 
 /// Seconds that an observation with its passes may take.
 const RESYNC_BUCKETS: [f64; 7] = [0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0];
@@ -48,6 +48,8 @@ pub struct Metrics {
     endpoints: Family<StateLabel, Gauge>,
     peers: Gauge,
     peers_routed: Gauge,
+    peers_probed: Gauge,
+    peers_reachable: Gauge,
     neighbours: Family<FamilyLabel, Gauge>,
     neighbours_limit: Family<FamilyLabel, Gauge>,
     conditions: Family<ConditionLabel, Gauge>,
@@ -56,9 +58,9 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All at zero.
+    /// All at zero; probes are counted by whoever sends them.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(probes: &probes::Counters) -> Self {
         let metrics = Self {
             registry: Registry::default(),
             drops: Family::default(),
@@ -67,16 +69,18 @@ impl Metrics {
             endpoints: Family::default(),
             peers: Gauge::default(),
             peers_routed: Gauge::default(),
+            peers_probed: Gauge::default(),
+            peers_reachable: Gauge::default(),
             neighbours: Family::default(),
             neighbours_limit: Family::default(),
             conditions: Family::default(),
             failed_steps: Gauge::default(),
             resync_seconds: Histogram::new(RESYNC_BUCKETS),
         };
-        metrics.registered()
+        metrics.registered(probes)
     }
 
-    fn registered(mut self) -> Self {
+    fn registered(mut self, probes: &probes::Counters) -> Self {
         let mut registry = Registry::with_prefix("headway");
         registry.register("switch_dropped_packets", "Packets dropped, by reason", self.drops.clone());
         registry.register("switch_handled_packets", "What else happened to packets", self.events.clone());
@@ -88,6 +92,17 @@ impl Metrics {
         registry.register("agent_endpoints", "Attachments, by state", self.endpoints.clone());
         registry.register("agent_peers", "Peers in the configuration", self.peers.clone());
         registry.register("agent_peers_routed", "Peers to which a route leads", self.peers_routed.clone());
+        registry.register(
+            "agent_peers_probed",
+            "Peers that are probed at present",
+            self.peers_probed.clone(),
+        );
+        registry.register(
+            "agent_peers_reachable",
+            "Of those, peers that answer",
+            self.peers_reachable.clone(),
+        );
+        registry.register("agent_probes", "Probes of peers, by what has become of them", probes.clone());
         registry.register(
             "agent_neighbour_entries",
             "Entries of the machine's neighbour table",
@@ -144,6 +159,10 @@ impl Metrics {
         self.peers.set(whole(peers.len()));
         let routed = peers.keys().filter(|peer| !desired::ways(world, **peer).is_empty()).count();
         self.peers_routed.set(whole(routed));
+        let probed = &world.probes.peers;
+        self.peers_probed.set(whole(probed.len()));
+        let answering = probed.values().filter(|outcome| **outcome == Outcome::Answers).count();
+        self.peers_reachable.set(whole(answering));
         for condition in conditions(world) {
             let label = ConditionLabel { condition: condition.kind };
             self.conditions.get_or_create(&label).set(i64::from(condition.holds));
@@ -158,12 +177,6 @@ impl Metrics {
         // Writing to a String cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
-    }
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

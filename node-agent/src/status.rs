@@ -161,6 +161,7 @@ fn peers(world: &World, actual: &Dataplane) -> Vec<Peer> {
             address: peer.address.into(),
             mtu: actual.nodes.get(&number).map(|node| node.mtu),
             reachable: next_hops.iter().any(|hop| hop.mac.is_some()),
+            probe: world.probes.peers.get(&number).map(|outcome| outcome.label().to_owned()),
             next_hops,
         }
     });

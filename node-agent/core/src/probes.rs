@@ -78,6 +78,19 @@ pub enum Outcome {
     Silent,
 }
 
+impl Outcome {
+    /// In words.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Answers => "answers",
+            Self::OnlySmall => "only small packets",
+            Self::Silent => "silent",
+        }
+    }
+}
+
 /// What the probes have told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {

@@ -24,15 +24,22 @@ pub struct Published {
     pub ready: bool,
 }
 
-/// What peers have to know to reach this node's pods.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnLocator {
-    /// Number of the node.
+/// Who this node is on the segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its number.
     pub number: NodeNumber,
     /// Its locator.
     pub locator: Locator,
     /// Its pod prefixes.
     pub pods: PodCidrs,
+}
+
+/// What peers have to know to reach this node's pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnLocator {
+    /// Who this node is.
+    pub identity: Identity,
     /// Its addresses on the underlay, those that reach far first.
     pub underlay: Vec<Ipv6Addr>,
     /// Smallest MTU of its uplinks, bytes.
@@ -40,14 +47,10 @@ pub struct OwnLocator {
 }
 
 /// What people want to know.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
-    /// Number of the node.
-    pub number: NodeNumber,
-    /// Its locator.
-    pub locator: Locator,
-    /// Its pod prefixes.
-    pub pods: PodCidrs,
+    /// Who the node is; `None` until it has a number.
+    pub identity: Option<Identity>,
     /// Names of its uplinks.
     pub uplinks: Vec<String>,
     /// MTU of pods, bytes.
@@ -90,8 +93,19 @@ pub fn published(world: &World, ready: Result<(), String>) -> Published {
     }
 }
 
+/// What is said while the node is not part of the segment yet. `reason`: one word for programs; `message`: what to do.
+#[must_use]
+pub fn waiting(reason: &'static str, message: &str) -> Published {
+    let ready = condition("Ready", reason, Some(message.to_owned()));
+    Published {
+        locator: None,
+        status: Status { conditions: vec![ready], ..Status::default() },
+        network_available: false,
+        ready: false,
+    }
+}
+
 fn own_locator(world: &World) -> Option<OwnLocator> {
-    let node = &world.config.node;
     // An uplink without address says nothing, but its MTU bounds what arrives.
     let mtu = desired::uplinks(world).map(|(_, link)| link.mtu).min()?;
     let mut underlay: Vec<Ipv6Addr> = desired::uplinks(world)
@@ -105,27 +119,22 @@ fn own_locator(world: &World) -> Option<OwnLocator> {
     underlay.sort_by_key(|address| (address.is_unicast_link_local(), *address));
     underlay.dedup();
     underlay.truncate(MAX_UNDERLAY_ADDRESSES);
-    let locator = world.config.locator();
-    (!underlay.is_empty()).then_some(OwnLocator {
-        number: node.number,
-        locator,
-        pods: node.pods,
-        underlay,
-        mtu,
-    })
+    (!underlay.is_empty()).then_some(OwnLocator { identity: identity(world), underlay, mtu })
+}
+
+fn identity(world: &World) -> Identity {
+    let node = &world.config.node;
+    Identity { number: node.number, locator: world.config.locator(), pods: node.pods }
 }
 
 /// As many as the object takes.
 const MAX_UNDERLAY_ADDRESSES: usize = 8;
 
 fn status(world: &World, ready: Result<(), String>) -> Status {
-    let node = &world.config.node;
     let first = condition("Ready", "NotReady", ready.err());
     Status {
-        number: node.number,
-        locator: world.config.locator(),
-        pods: node.pods,
-        uplinks: node.uplinks.clone(),
+        identity: Some(identity(world)),
+        uplinks: world.config.node.uplinks.clone(),
         mtu: desired::inner_mtu(world),
         headroom: desired::headroom(world),
         headroom_supported: world.facts.headroom_attribute.is_some(),

@@ -55,6 +55,7 @@ paths: {{socket: {}, state: {}, bpf: /bpf}}
             boot: self.boot.into(),
             store: Store::open(Path::new(&self.path("state"))).unwrap(),
             reconciler: Reconciler::new(Box::new(self.kernel.clone())),
+            feeds: Feeds::default(),
         })
     }
 

@@ -138,6 +138,10 @@ pub struct Peer {
     pub next_hops: Vec<NextHop>,
     /// A next hop is known and answers.
     pub reachable: bool,
+    /// What probes through the segment say: `answers`, `only small packets`, `silent`; `waiting` at first; absent while the peer
+    /// is not probed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<String>,
 }
 
 /// A way to a peer.

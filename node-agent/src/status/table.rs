@@ -85,6 +85,7 @@ fn peer(peer: &Peer) -> Vec<String> {
         peer.name.clone(),
         peer.locator.clone(),
         if peer.reachable { "reachable" } else { "unreachable" }.into(),
+        peer.probe.clone().unwrap_or_else(|| "not probed".into()),
         peer.mtu.map_or_else(String::new, |mtu| format!("MTU {mtu}")),
         if ways.is_empty() { "no route".into() } else { ways },
     ]

@@ -4,7 +4,7 @@
 
 use agent_core::{
     probes::{Outcome, Outcomes, targets},
-    published::{Figures, Published, Status, Urgency, problems, published, urgency},
+    published::{Figures, Published, Status, Urgency, problems, published, urgency, waiting},
     world::{Event, World},
 };
 
@@ -36,7 +36,7 @@ fn condition<'a>(status: &'a Status, kind: &str) -> &'a agent_core::conditions::
 #[test]
 fn peers_are_told_the_global_addresses_first_and_no_sid() {
     let locator = said(&world(&[2])).locator.unwrap();
-    assert_eq!(locator.locator.to_string(), "5f00:1:1::/48");
+    assert_eq!(locator.identity.locator.to_string(), "5f00:1:1::/48");
     assert_eq!(locator.mtu, 1500);
     let underlay: Vec<String> = locator.underlay.iter().map(ToString::to_string).collect();
     assert_eq!(underlay, ["2001:db8::1", "fe80::1"]);
@@ -70,6 +70,14 @@ fn ready_comes_first_and_says_why_not() {
             condition.reason.len() > 2 && condition.reason.chars().all(|one| one.is_ascii_alphanumeric())
         );
     }
+}
+
+#[test]
+fn a_node_without_a_number_says_what_it_waits_for() {
+    let said = waiting("NoPodCIDR", "the Node has no podCIDRs");
+    assert_eq!((said.locator, said.network_available, said.ready), (None, false, false));
+    let ready = &said.status.conditions[0];
+    assert_eq!((ready.kind, ready.holds, ready.reason), ("Ready", false, "NoPodCIDR"));
 }
 
 #[test]
