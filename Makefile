@@ -14,10 +14,10 @@ TEST_ENV := HEADWAY_REQUIRE_ROOT=1 HEADWAY_AGENT=$(AGENT) HEADWAY_PLUGIN=$(PLUGI
 DENY = PATH="$$(scripts/setup.sh tools-path):$$PATH" cargo deny
 DENY_WHAT := --hide-inclusion-graph bans licenses sources
 
-.PHONY: help setup setup-lint build build-agent build-plugin build-releases demo lab test lint bench full clean
+.PHONY: help setup setup-lint build build-agent build-plugin build-releases demo lab test lint bench full e2e-kube-setup e2e-kube clean
 
 help: ## Show this
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: ## Install what is missing (Debian packages, Rust components, cnitool)
 	@scripts/setup.sh
@@ -68,6 +68,12 @@ full: build build-releases ## The long matrices and soaks; writes docs/measured.
 	$(TEST_ENV) HEADWAY_FULL=1 cargo test -p e2e -- --nocapture 2>&1 | tee $(TARGET)/full.log
 	{ echo "make full, Linux $$(uname -r | cut -d- -f1), $$(nproc) processors"; \
 	    sed -n 's/^measured: //p' $(TARGET)/full.log; } > docs/measured.txt
+
+e2e-kube-setup: setup ## Build the Kubernetes rig of e2e/kube (20 minutes, once)
+	e2e/kube/setup.sh
+
+e2e-kube: build ## headway on a real Kubernetes: on the rig, or with KUBECONFIG on a cluster that you have
+	$(TEST_ENV) e2e/kube/test.sh
 
 clean: ## Remove everything that was built
 	cargo clean

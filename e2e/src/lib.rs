@@ -21,6 +21,7 @@ pub mod cni;
 pub mod config;
 pub mod frame;
 pub mod host;
+pub mod kube;
 pub mod netns;
 pub mod node;
 pub mod packet_socket;

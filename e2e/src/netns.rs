@@ -11,11 +11,12 @@ use std::{
 
 use nix::sched::{CloneFlags, setns};
 
-/// A network namespace below `/run/netns`, removed on drop.
+/// A network namespace below `/run/netns`, removed on drop; or somebody else's, which stays.
 #[derive(Debug)]
 pub struct Netns {
     name: String,
     handle: File,
+    ours: bool,
 }
 
 impl Netns {
@@ -29,9 +30,20 @@ impl Netns {
         let mut command = Command::new("ip");
         succeed(command.args(["netns", "add", name]), None);
         let handle = File::open(format!("/run/netns/{name}")).expect("open the new network namespace");
-        let netns = Self { name: name.to_owned(), handle };
+        let netns = Self { name: name.to_owned(), handle, ours: true };
         netns.ip("link set lo up");
         netns
+    }
+
+    /// One that somebody else made and removes; `name` is for messages.
+    ///
+    /// # Panics
+    /// `path` is none.
+    #[must_use]
+    #[track_caller]
+    pub fn of_others(name: &str, path: &str) -> Self {
+        let handle = File::open(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        Self { name: name.to_owned(), handle, ours: false }
     }
 
     /// Its name, as `ip netns` shows it.
@@ -196,6 +208,9 @@ impl Netns {
 
 impl Drop for Netns {
     fn drop(&mut self) {
+        if !self.ours {
+            return;
+        }
         let removed = Command::new("ip").args(["netns", "del", &self.name]).stderr(Stdio::null()).status();
         if let Err(error) = removed {
             eprintln!("ip netns del {}: {error}", self.name);

@@ -1,0 +1,27 @@
+#!/bin/bash
+# Starts the rig with headway on it, runs the tests of e2e/tests/kube against it, and takes the rig down again; with KUBECONFIG:
+# what needs no rig, against that cluster. usage: HEADWAY_AGENT=FILE HEADWAY_PLUGIN=FILE test.sh [ARGUMENT OF THE TESTS...]
+# Environment: RIG_PROXY, RIG_FAMILY (see lib.sh), RIG_NODES=2, RIG_KEEP=1 (leaves the rig running).
+set -euo pipefail
+RIG=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd); . "$RIG/lib.sh"
+tests() { cargo test -p e2e --test kube -- --nocapture "$@"; }
+if [ -n "${KUBECONFIG:-}" ]; then tests "$@"; exit; fi
+
+[ -x "$BIN/hyperkube" ] && [ -d "$RIG_ROOT/seed" ] || die "the rig is not built: make e2e-kube-setup (20 minutes, once)"
+[ -z "$(members)" ] || [ -n "${RIG_KEEP:-}" ] || die "a cluster runs in $RUN: take it down (e2e/kube/down.sh), or name another folder in RIG_RUN"
+finish() {
+    local code=$?
+    if [ $code != 0 ]; then
+        for n in $(nodes); do
+            echo "== $n: the agent's last lines" >&2
+            k -n kube-system logs --tail=20 -l app.kubernetes.io/name=headway --field-selector "spec.nodeName=$n" 2> /dev/null || tail -n 20 "$RUN/$n/headway.log"
+        done >&2
+    fi
+    [ -n "${RIG_KEEP:-}" ] || "$RIG/down.sh"
+    exit $code
+}
+trap finish EXIT
+export RIG_PROXY RIG_FAMILY RIG_RUN=$RUN RIG_ROOT HEADWAY_RIG=$RIG
+"$RIG/up.sh" "${RIG_NODES:-2}"
+"$RIG/standalone.sh"
+tests "$@"
