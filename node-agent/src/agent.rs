@@ -30,7 +30,7 @@ use crate::{
     metrics::Metrics,
     netlink::Change,
     reconcile::{Look, Reconciler},
-    status,
+    status::{self, Publishing},
     store::{Store, StoreError},
 };
 
@@ -57,6 +57,8 @@ pub enum Input {
     Ready(oneshot::Sender<Result<(), String>>),
     /// Somebody has found out something that the world has to know.
     Event(Event),
+    /// How publishing to Kubernetes goes.
+    Publishing(Publishing),
     /// The end. Everything stays as it is.
     Stop,
 }
@@ -86,6 +88,8 @@ pub struct Agent {
     reconciler: Reconciler,
     metrics: Metrics,
     feeds: Feeds,
+    /// How publishing to Kubernetes goes, once it has begun.
+    publishing: Option<Publishing>,
     /// When everything has to be looked at next.
     next_tick: Instant,
     /// When the surroundings have to be looked at before that.
@@ -118,8 +122,9 @@ impl Agent {
             world,
             store: parts.store,
             reconciler: parts.reconciler,
-            metrics: Metrics::new(&parts.feeds.probes),
+            metrics: Metrics::new(&parts.feeds),
             feeds: parts.feeds,
+            publishing: None,
             next_tick: Instant::now(),
             next_look: None,
             last_took: Duration::ZERO,
@@ -184,6 +189,7 @@ impl Agent {
                 self.log_conditions();
                 self.feed();
             }
+            Input::Publishing(publishing) => self.publishing = Some(publishing),
             Input::Stop => {}
         }
     }
@@ -290,6 +296,7 @@ impl Agent {
             failures: self.reconciler.failures().map(str::to_owned).collect(),
             measurements,
             rejected_config: self.rejected_config.as_deref(),
+            publishing: self.publishing.clone(),
             ready: self.ready(),
         })
     }

@@ -9,7 +9,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{dataplane::Measurements, probes};
+use crate::{agent::Feeds, dataplane::Measurements};
 
 /// Seconds that an observation with its passes may take.
 const RESYNC_BUCKETS: [f64; 7] = [0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0];
@@ -58,9 +58,9 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All at zero; probes are counted by whoever sends them.
+    /// All at zero; probes and writes to Kubernetes are counted by whoever does them.
     #[must_use]
-    pub fn new(probes: &probes::Counters) -> Self {
+    pub fn new(feeds: &Feeds) -> Self {
         let metrics = Self {
             registry: Registry::default(),
             drops: Family::default(),
@@ -77,10 +77,10 @@ impl Metrics {
             failed_steps: Gauge::default(),
             resync_seconds: Histogram::new(RESYNC_BUCKETS),
         };
-        metrics.registered(probes)
+        metrics.registered(feeds)
     }
 
-    fn registered(mut self, probes: &probes::Counters) -> Self {
+    fn registered(mut self, feeds: &Feeds) -> Self {
         let mut registry = Registry::with_prefix("headway");
         registry.register("switch_dropped_packets", "Packets dropped, by reason", self.drops.clone());
         registry.register("switch_handled_packets", "What else happened to packets", self.events.clone());
@@ -102,7 +102,12 @@ impl Metrics {
             "Of those, peers that answer",
             self.peers_reachable.clone(),
         );
-        registry.register("agent_probes", "Probes of peers, by what has become of them", probes.clone());
+        registry.register(
+            "agent_probes",
+            "Probes of peers, by what has become of them",
+            feeds.probes.clone(),
+        );
+        registry.register("kube_writes", "Writes to the API server, by object", feeds.writes.clone());
         registry.register(
             "agent_neighbour_entries",
             "Entries of the machine's neighbour table",

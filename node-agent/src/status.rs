@@ -15,7 +15,7 @@ use agent_core::{
     world::World,
 };
 
-pub use document::{Endpoint, HeadroomReport, NextHop, Node, Peer, Report, Statement, Uplink};
+pub use document::{Endpoint, HeadroomReport, NextHop, Node, Peer, Publishing, Report, Statement, Uplink};
 pub use table::table;
 
 use crate::dataplane::{Measurements, StepError};
@@ -32,6 +32,8 @@ pub struct Sources<'a> {
     pub measurements: Result<Measurements, StepError>,
     /// Why the configuration file was not taken.
     pub rejected_config: Option<&'a str>,
+    /// How publishing to Kubernetes goes, if there is Kubernetes.
+    pub publishing: Option<Publishing>,
     /// Pods can come; if not, why.
     pub ready: Result<(), String>,
 }
@@ -60,6 +62,7 @@ pub fn report(sources: &Sources<'_>) -> Report {
         events: events.collect(),
         segmenter_drops: measured.segmenter_drops,
         neighbour_tables: tables.collect(),
+        publishing: sources.publishing.clone(),
     }
 }
 

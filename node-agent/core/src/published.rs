@@ -1,12 +1,12 @@
 //! What Kubernetes is told of this node, and how soon.
 
-use std::net::Ipv6Addr;
+use std::{collections::BTreeMap, net::Ipv6Addr};
 
 use crate::{
     addr::{Locator, NodeNumber, PodCidrs},
     conditions::{Condition, condition, conditions},
     desired,
-    lease::State,
+    lease::{State, Timestamp},
     probes::Outcome,
     world::World,
 };
@@ -197,12 +197,43 @@ fn peers_pause(known: usize) -> u64 {
     PAUSE.max(PAUSE_A_PEER * u64::try_from(known).unwrap_or(u64::MAX))
 }
 
-/// Conditions that have ceased to hold between two statuses: each is worth one Event.
-pub fn problems<'a>(before: Option<&'a Status>, after: &'a Status) -> impl Iterator<Item = &'a Condition> {
-    let known = move |condition: &Condition| {
-        before.is_some_and(|status| {
-            status.conditions.iter().any(|one| one.kind == condition.kind && !one.holds)
-        })
-    };
-    after.conditions.iter().filter(move |condition| !condition.holds && !known(condition))
+/// A problem that lasts this long is worth an Event, milliseconds: on their way up nodes lack this and that for a while.
+const LASTING: Timestamp = 15_000;
+/// The same problem is worth another Event after this long, milliseconds, if it was gone meanwhile.
+const REPORT_AGAIN: Timestamp = 600_000;
+/// Conditions that nobody has to act on.
+const QUIET: [&str; 1] = ["HeadroomSupported"];
+
+/// Decides which problems are worth an Event: each once.
+#[derive(Debug, Default)]
+pub struct Reporter {
+    /// Problems at present, and since when.
+    since: BTreeMap<&'static str, Timestamp>,
+    /// When each was reported last.
+    reported: BTreeMap<&'static str, Timestamp>,
+}
+
+impl Reporter {
+    /// Conditions to report now, and when to ask again if nothing changes.
+    pub fn due<'a>(&mut self, status: &'a Status, now: Timestamp) -> (Vec<&'a Condition>, Option<Timestamp>) {
+        let unmet = |kind: &str| status.conditions.iter().any(|one| one.kind == kind && !one.holds);
+        let began = std::mem::take(&mut self.since);
+        self.since = began.into_iter().filter(|(kind, _)| unmet(kind)).collect();
+        let (mut due, mut next) = (Vec::new(), None);
+        for condition in status.conditions.iter().filter(|one| !one.holds && !QUIET.contains(&one.kind)) {
+            let since = *self.since.entry(condition.kind).or_insert(now);
+            let at = match self.reported.get(condition.kind) {
+                Some(&reported) if reported >= since => continue,
+                Some(&reported) => (since + LASTING).max(reported + REPORT_AGAIN),
+                None => since + LASTING,
+            };
+            if at <= now {
+                self.reported.insert(condition.kind, now);
+                due.push(condition);
+            } else {
+                next = Some(next.map_or(at, |next: Timestamp| next.min(at)));
+            }
+        }
+        (due, next)
+    }
 }

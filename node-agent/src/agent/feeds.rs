@@ -9,7 +9,7 @@ use agent_core::{
 use tokio::sync::watch;
 
 use super::Agent;
-use crate::probes;
+use crate::{kube::publish, probes};
 
 /// The agent's ends of what it tells.
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ pub struct Feeds {
     pub probes: probes::Counters,
     /// What Kubernetes is to be told.
     pub published: watch::Sender<Option<Arc<Published>>>,
+    /// What has been written there, for the metrics.
+    pub writes: publish::Counters,
 }
 
 impl Agent {

@@ -3,6 +3,7 @@
 //! Fields are plain strings and numbers, not the core's checked types: an object that a later release has written, or that
 //! slipped through an older schema, has to be readable so that it can be refused by itself and not with all others.
 
+pub mod convert;
 mod locator;
 mod node;
 

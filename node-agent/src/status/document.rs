@@ -35,6 +35,21 @@ pub struct Report {
     pub segmenter_drops: u64,
     /// The machine's neighbour tables, by family.
     pub neighbour_tables: BTreeMap<String, NeighbourTable>,
+    /// How publishing to Kubernetes goes; absent without Kubernetes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publishing: Option<Publishing>,
+}
+
+/// How publishing to Kubernetes goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Publishing {
+    /// The API server has this node's Locator: peers can know it.
+    pub locator_written: bool,
+    /// The API server has this node's HeadwayNode, up to date.
+    pub status_written: bool,
+    /// What could not be written; it is tried again.
+    pub failures: Vec<String>,
 }
 
 /// The node.

@@ -48,6 +48,11 @@ fn node(text: &mut String, report: &Report) -> std::fmt::Result {
         "Headroom  {} bytes asked for, {} by this kernel{endpoints}",
         headroom.asked, headroom.kernel
     )?;
+    if let Some(publishing) = &report.publishing {
+        let written = |what: bool| if what { "written" } else { "not written" };
+        let (locator, status) = (written(publishing.locator_written), written(publishing.status_written));
+        writeln!(text, "Kubernetes  Locator {locator}, HeadwayNode {status}")?;
+    }
     for (family, table) in &report.neighbour_tables {
         writeln!(text, "Neighbour table, {family}: {} of {} entries", table.entries, table.limit)?;
     }
@@ -59,7 +64,10 @@ fn problems(text: &mut String, report: &Report) -> std::fmt::Result {
     let rows: Vec<Vec<String>> = wrong.map(|one| vec![one.kind.clone(), one.message.clone()]).collect();
     self::rows(text, "Conditions that do not hold", &rows)?;
     let failures: Vec<Vec<String>> = report.failures.iter().map(|failure| vec![failure.clone()]).collect();
-    self::rows(text, "Failing", &failures)
+    self::rows(text, "Failing", &failures)?;
+    let unpublished = report.publishing.iter().flat_map(|publishing| &publishing.failures);
+    let unpublished: Vec<Vec<String>> = unpublished.map(|failure| vec![failure.clone()]).collect();
+    self::rows(text, "Not written to Kubernetes", &unpublished)
 }
 
 fn endpoint(endpoint: &Endpoint) -> Vec<String> {

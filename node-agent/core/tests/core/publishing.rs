@@ -4,7 +4,7 @@
 
 use agent_core::{
     probes::{Outcome, Outcomes, targets},
-    published::{Figures, Published, Status, Urgency, problems, published, urgency, waiting},
+    published::{Figures, Published, Reporter, Status, Urgency, published, urgency, waiting},
     world::{Event, World},
 };
 
@@ -141,16 +141,43 @@ fn counts_of_peers_are_told_the_more_seldom_the_more_there_are() {
 }
 
 #[test]
-fn each_problem_is_reported_once_and_again_only_after_it_was_gone() {
+fn a_problem_that_lasts_is_reported_once_and_again_only_after_it_was_gone_for_long() {
     let mut world = world(&[2]);
-    let well = said(&world).status;
+    let mut reporter = Reporter::default();
+    let mut due = |world: &World, at: u64| {
+        let status = said(world).status;
+        let (due, next) = reporter.due(&status, at);
+        (
+            due.iter().map(|one| one.kind).filter(|kind| *kind != "NeighbourTablesSized").collect::<Vec<_>>(),
+            next,
+        )
+    };
+    assert_eq!(due(&world, 0).0, Vec::<&str>::new());
     probed(&mut world, &[(2, Outcome::Silent)], true);
-    let silent = said(&world).status;
-    let kinds = |before, after| problems(before, after).map(|one| one.kind).collect::<Vec<_>>();
-    assert_eq!(kinds(Some(&well), &silent), ["PeersReachable"]);
-    assert!(kinds(Some(&silent), &silent).is_empty());
-    assert!(kinds(Some(&silent), &well).is_empty());
-    assert!(kinds(None, &silent).contains(&"PeersReachable"));
+    assert_eq!(due(&world, 1_000).0, Vec::<&str>::new(), "it may be over at once");
+    assert_eq!(due(&world, 15_500), (vec![], Some(16_000)));
+    assert_eq!(due(&world, 16_000), (vec!["PeersReachable"], None));
+    assert_eq!(due(&world, 999_000), (vec![], None));
+    for (second, outcome) in [(1000, Outcome::Answers), (1001, Outcome::Silent)] {
+        probed(&mut world, &[(2, outcome)], true);
+        due(&world, second * 1000);
+    }
+    assert_eq!(due(&world, 1_020_000).0, ["PeersReachable"], "its last Event is long gone");
+    for (second, outcome) in [(1030, Outcome::Answers), (1031, Outcome::Silent)] {
+        probed(&mut world, &[(2, outcome)], true);
+        due(&world, second * 1000);
+    }
+    assert_eq!(due(&world, 1_100_000), (vec![], Some(1_620_000)), "it comes and goes");
+}
+
+#[test]
+fn what_nobody_has_to_act_on_is_no_event() {
+    let world = world(&[]);
+    let status = said(&world).status;
+    assert!(status.conditions.iter().any(|one| one.kind == "HeadroomSupported" && !one.holds));
+    let mut reporter = Reporter::default();
+    reporter.due(&status, 0);
+    assert!(reporter.due(&status, 20_000).0.iter().all(|one| one.kind != "HeadroomSupported"));
 }
 
 #[test]

@@ -68,7 +68,7 @@ use serde::{Deserialize, Serialize};
 )]
 pub struct HeadwayNodeFields {}
 
-/// How a node is.
+/// How a node is. Fields that a later release adds have to be optional: objects of this one are read by it.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeadwayNodeStatus {
