@@ -105,5 +105,11 @@ counters! {
         PathMtuLearned = "path_mtu_learned",
         /// Sent by way of the kernel's neighbour resolution, the next hop's MAC being unknown.
         Resolving = "resolving",
+        /// A flow that the node routes on behalf of a pod was remembered.
+        ServiceFlow = "service_flow",
+        /// The answer to such a flow was handed to the node.
+        ServiceAnswer = "service_answer",
+        /// An established TCP connection was not remembered any more when its pod sent the next packet.
+        ServiceFlowLost = "service_flow_lost",
     }
 }

@@ -2,7 +2,7 @@
 
 /// Flow label (1..=0xf_ffff) of a flow whose identifying header words are given.
 ///
-/// Words are mixed in order, so a caller must pass the same words for the same flow: for TCP and UDP the
+/// Words are mixed in order, so a caller must pass the same words for the same flow: for protocols with ports the
 /// addresses, the protocol and the ports, for other IP and for fragments the addresses and the protocol, for anything else both
 /// MACs (RFC 6437 section 3; 0 would mean "no label").
 #[inline(always)]

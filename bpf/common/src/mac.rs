@@ -50,6 +50,14 @@ pub const fn is_group(mac: &Mac) -> bool {
     mac[0] & 0x0100_u16.to_be() != 0
 }
 
+/// One of 64 bits that stands for `mac`, and for others.
+#[inline(always)]
+#[must_use]
+pub const fn bit(mac: &Mac) -> u64 {
+    let low = (mac[1] as u32) << 16 | mac[2] as u32;
+    1 << (low.wrapping_mul(0x9e37_79b1) >> 26)
+}
+
 /// The link-local address that `mac` makes (RFC 4291 appendix A).
 #[inline(always)]
 #[must_use]
@@ -96,6 +104,14 @@ mod tests {
         assert_eq!(from_node(0x1234, 0x0506), mac([0x0a, 0x59, 0x12, 0x34, 5, 6]));
         assert_eq!(node_of(&from_node(0x1234, 7)), Some(0x1234));
         assert_eq!(node_of(&from_ip4(1)), None);
+    }
+
+    #[test]
+    fn neighbouring_macs_have_different_bits() {
+        let bits =
+            |count: u32| (0..count).fold(0, |bits, host| bits | bit(&from_ip4((0x0a01_0100 + host).to_be())));
+        assert_eq!(bits(1).count_ones(), 1);
+        assert!(bits(16).count_ones() >= 12 && bits(256).count_ones() >= 60);
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub struct Endpoint {
     pub flags: u32,
     /// Its IPv6 address or zero. Its link-local address is the EUI-64 of `mac`.
     pub ip6: Ip6,
+    /// Whom the node has sent packets to on behalf of the endpoint: [`crate::mac::bit`] of each MAC. Set by the programs only.
+    pub services: u64,
 }
 /// The endpoint is the node itself: it may send from any IP address.
 pub const ENDPOINT_GATEWAY: u32 = 1;
@@ -87,9 +89,40 @@ pub struct FdbEntry {
     pub ifindex: u32,
     /// Bit set of `FDB_*`.
     pub flags: u32,
+    /// As [`Endpoint::services`]: what arrives from one of those may be an answer. Set by the programs only.
+    pub services: u64,
 }
 /// The endpoint's link has its peer in another network namespace, so `bpf_redirect_peer` may be used.
 pub const FDB_PEER: u32 = 1;
+
+/// A flow between a local pod and another endpoint that the node's own stack routes on the pod's behalf.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FlowKey {
+    /// Address of the other endpoint; an IPv4 address as `::ffff:a.b.c.d`.
+    pub backend: Ip6,
+    /// Switch-side link of the pod.
+    pub client: u32,
+    /// The pod's port, network byte order. Both ports are 0 for the fragments between the two, which do not all show them, and
+    /// for protocols without ports.
+    pub client_port: u16,
+    /// The other endpoint's port.
+    pub backend_port: u16,
+    /// IP protocol.
+    pub protocol: u32,
+}
+
+/// What is known of a flow.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Bit set of `FLOW_*`.
+    pub flags: u32,
+}
+/// The pod has ended its direction of the TCP connection.
+pub const FLOW_CLIENT_ENDED: u32 = 1;
+/// The other endpoint has ended its direction.
+pub const FLOW_BACKEND_ENDED: u32 = 2;
 
 /// What an IPv6 pod prefix says.
 #[repr(C)]
@@ -165,9 +198,11 @@ pub struct PathMtu {
 const _: () = {
     assert!(size_of::<Settings>() == 44);
     assert!(size_of::<Network>() == 16);
-    assert!(size_of::<Endpoint>() == 32);
+    assert!(size_of::<Endpoint>() == 40);
     assert!(size_of::<FdbKey>() == 8);
-    assert!(size_of::<FdbEntry>() == 8);
+    assert!(size_of::<FdbEntry>() == 16);
+    assert!(size_of::<FlowKey>() == 28);
+    assert!(size_of::<Flow>() == 4);
     assert!(size_of::<Prefix6>() == 8);
     assert!(size_of::<NextHop>() == 16);
     assert!(size_of::<Node>() == 16 + 16 * MAX_NEXT_HOPS);

@@ -5,7 +5,7 @@
 ///
 /// Minor grows when a map is added or a spare field gets a meaning that an older agent can ignore; major when
 /// an older agent could not drive the maps.
-pub const LAYOUT: (u32, u32) = as_built(1, 0);
+pub const LAYOUT: (u32, u32) = as_built(1, 1);
 
 /// A version, (major, minor), of something that outlives an agent, as this build has it.
 ///
@@ -47,6 +47,12 @@ pub const BUCKETS: &str = "BUCKETS";
 pub const PATH_MTUS: &str = "PATH_MTUS";
 /// `INFRA_BUCKET`: array of one [`crate::maps::Bucket`] for ICMPv6 to the infrastructure address.
 pub const INFRA_BUCKET: &str = "INFRA_BUCKET";
+/// `CONNECTIONS`: LRU hash, [`crate::maps::FlowKey`] -> [`crate::maps::Flow`], TCP connections that the node routes on behalf of
+/// local pods and that have not ended.
+pub const CONNECTIONS: &str = "CONNECTIONS";
+/// `FLOWS`: the same for all other flows, and for connections that have ended. Apart from the former because these come and go
+/// quickly, and would push out connections that are idle.
+pub const FLOWS: &str = "FLOWS";
 /// `DROPS`: per-CPU array of packet counts by [`crate::counters::DropReason`].
 pub const DROPS: &str = "DROPS";
 /// `EVENTS`: per-CPU array of packet counts by [`crate::counters::Event`].
@@ -60,6 +66,10 @@ pub const MAX_NODES: u32 = 8192;
 pub const MAX_PREFIXES: u32 = 8192;
 /// Peers that a flooded frame can be copied to.
 pub const MAX_FLOOD_NODES: u32 = 256;
+/// Size of `CONNECTIONS` where the loader is not told another.
+pub const DEFAULT_CONNECTIONS: u32 = 65_536;
+/// So many connections share a place in `FLOWS`.
+pub const CONNECTIONS_A_FLOW: u32 = 4;
 /// Next hops of one route to a peer.
 pub const MAX_NEXT_HOPS: usize = 4;
 /// Networks are numbered `1..MAX_NETWORKS`.

@@ -16,6 +16,7 @@ use crate::{
     frame::{ARP, Frame},
     maps, nd, neighbour,
     packet::{Packet, Verdict},
+    services,
 };
 
 /// Switches the frame.
@@ -25,7 +26,7 @@ pub fn switch(packet: Packet) -> Verdict {
     let (Some(endpoint), Some(settings)) = (maps::endpoint(ifindex), maps::settings()) else {
         return Ok(TCX_NEXT);
     };
-    let frame = Frame::read(packet, 0)?;
+    let mut frame = Frame::read(packet, 0)?;
     let Some(message) = allowed::check(packet, &frame, endpoint, settings) else { return Ok(TCX_DROP) };
     let answered = answer(packet, &frame, message, endpoint, settings);
     if answered != UNDECIDED {
@@ -33,7 +34,16 @@ pub fn switch(packet: Packet) -> Verdict {
     }
     let network = u32::from(endpoint.network);
     if !frame.is_to_group() {
+        let sender = sender(endpoint);
+        if sender == Sender::Gateway {
+            services::remember(packet, &mut frame, network, settings);
+        } else {
+            services::goes_straight(packet, &frame, endpoint);
+        }
         if let Some(entry) = maps::local(network, frame.destination) {
+            if sender == Sender::Pod && services::is_answer(packet, &frame, entry) {
+                return services::to_gateway(packet, network, settings);
+            }
             return Ok(deliver(packet, entry, frame.is_ip() && frame.tags == 0));
         }
         let node = neighbour::node_by_mac(network, &frame.destination);
@@ -41,7 +51,7 @@ pub fn switch(packet: Packet) -> Verdict {
             return Err(DropReason::NoSuchEndpoint);
         }
         if node != 0 {
-            return encap::to_peer(packet, &frame, network, node, sender(endpoint));
+            return encap::to_peer(packet, &frame, network, node, sender);
         }
     }
     Ok(flood::from_endpoint(packet, &frame, message, network))

@@ -9,7 +9,10 @@ pub const TCP: u32 = 6;
 /// See [`TCP`].
 pub const UDP: u32 = 17;
 /// See [`TCP`].
+pub const ICMP: u32 = 1;
+/// See [`TCP`].
 pub const ICMP6: u32 = 58;
+const SCTP: u32 = 132;
 const HOP_BY_HOP: u32 = 0;
 const ROUTING: u32 = 43;
 const FRAGMENT: u32 = 44;
@@ -22,6 +25,12 @@ const SHIM6: u32 = 140;
 /// Headers that are walked. Whoever sends more has something to hide.
 const MOST: u32 = 8;
 
+/// Whether the upper layer begins with two ports.
+#[inline(always)]
+pub fn has_ports(protocol: u32) -> bool {
+    matches!(protocol, TCP | UDP | SCTP)
+}
+
 /// The upper layer of an IPv6 packet.
 #[derive(Clone, Copy)]
 pub struct Upper {
@@ -31,6 +40,8 @@ pub struct Upper {
     pub offset: usize,
     /// There is a routing header before it.
     pub routed: bool,
+    /// There is a fragment header before it.
+    pub fragment: bool,
     /// It is a fragment without the upper layer's header.
     pub later_fragment: bool,
 }
@@ -40,9 +51,20 @@ impl Upper {
     #[inline(always)]
     pub fn find(packet: Packet, network: usize) -> Result<Self, DropReason> {
         let next = u32::from(packet.get::<u8>(network + 6)?);
-        let offset = network + IP6_HEADER;
+        Self::behind(packet, network + IP6_HEADER, next)
+    }
+
+    /// Finds the upper layer from `offset` on, where there is a header of type `next`.
+    #[inline(always)]
+    pub fn behind(packet: Packet, offset: usize, next: u32) -> Result<Self, DropReason> {
         if !is_extension(next) {
-            return Ok(Self { protocol: next, offset, routed: false, later_fragment: false });
+            return Ok(Self {
+                protocol: next,
+                offset,
+                routed: false,
+                fragment: false,
+                later_fragment: false,
+            });
         }
         let packed = walk(packet, offset as u32, next);
         if packed == UNREADABLE {
@@ -53,6 +75,7 @@ impl Upper {
             protocol: packed & 0xff,
             offset: (packed >> 8 & 0xffff) as usize,
             routed: packed & ROUTED != 0,
+            fragment: packed & FRAGMENTED != 0,
             later_fragment: packed & LATER != 0,
         })
     }
@@ -61,6 +84,7 @@ impl Upper {
 // A subprogram returns one register: protocol in bits 0..8, offset in bits 8..24, then these.
 const ROUTED: u32 = 1 << 24;
 const LATER: u32 = 1 << 25;
+const FRAGMENTED: u32 = 1 << 26;
 const UNREADABLE: u64 = u64::MAX;
 
 #[inline(always)]
@@ -87,8 +111,11 @@ fn walk(packet: Packet, mut offset: u32, mut next: u32) -> u64 {
             AUTHENTICATION => (length + 2) * 4,
             _ => (length + 1) * 8,
         };
-        if next == FRAGMENT && u16::from_be(header[1]) & 0xfff8 != 0 {
-            flags |= LATER;
+        if next == FRAGMENT {
+            flags |= FRAGMENTED;
+            if u16::from_be(header[1]) & 0xfff8 != 0 {
+                flags |= LATER;
+            }
         }
         if next == ROUTING {
             flags |= ROUTED;

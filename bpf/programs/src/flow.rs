@@ -7,7 +7,7 @@ use bpf_common::{
 };
 
 use crate::{
-    extension::{TCP, UDP},
+    extension::has_ports,
     frame::{Frame, IP4, IP6, IP6_HEADER},
     packet::Packet,
 };
@@ -68,9 +68,4 @@ fn other(frame: &Frame) -> u32 {
     let [a, b, c] = frame.destination.map(u32::from);
     let [d, e, f] = frame.source.map(u32::from);
     flow_label(&[a << 16 | b, c << 16 | d, e << 16 | f])
-}
-
-#[inline(always)]
-fn has_ports(protocol: u32) -> bool {
-    protocol == TCP || protocol == UDP
 }

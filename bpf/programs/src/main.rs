@@ -38,7 +38,9 @@ mod neighbour;
 mod packet;
 mod path_mtu;
 mod segment;
+mod services;
 mod too_big;
+mod tuple;
 mod uplink;
 
 use crate::{

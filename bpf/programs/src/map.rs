@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use aya_ebpf::helpers::generated::{bpf_map_lookup_elem, bpf_map_update_elem};
+use aya_ebpf::helpers::generated::{bpf_map_delete_elem, bpf_map_lookup_elem, bpf_map_update_elem};
 
 /// What the loader has to know of a map: the layout of aya's and libbpf's `bpf_map_def`, in section `maps`.
 ///
@@ -53,5 +53,15 @@ impl Map {
         let (key, value) = ((&raw const *key).cast(), (&raw const *value).cast());
         // SAFETY: as in `get`.
         unsafe { bpf_map_update_elem(self.as_ptr(), key, value, 0) == 0 }
+    }
+
+    /// Removes an entry; whether it was there.
+    ///
+    /// # Safety
+    /// The map was made with keys of this type.
+    #[inline(always)]
+    pub unsafe fn remove<K>(&self, key: &K) -> bool {
+        // SAFETY: as in `get`.
+        unsafe { bpf_map_delete_elem(self.as_ptr(), (&raw const *key).cast()) == 0 }
     }
 }

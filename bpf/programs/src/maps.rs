@@ -10,13 +10,18 @@ use aya_ebpf::bindings::{
         BPF_MAP_TYPE_PERCPU_ARRAY,
     },
 };
+use core::arch::asm;
+
 use bpf_common::{
     counters::{DropReason, Event},
     maps::{
-        Bucket, Endpoint, FdbEntry, FdbKey, FloodEndpoint, Ip6, Mac, NETWORK_EXISTS, Network, Node, PathMtu,
-        Prefix6, Settings,
+        Bucket, Endpoint, FdbEntry, FdbKey, FloodEndpoint, Flow, FlowKey, Ip6, Mac, NETWORK_EXISTS, Network,
+        Node, PathMtu, Prefix6, Settings,
     },
-    names::{MAX_ENDPOINTS, MAX_FLOOD_NODES, MAX_NETWORKS, MAX_NODES, MAX_PREFIXES},
+    names::{
+        CONNECTIONS_A_FLOW, DEFAULT_CONNECTIONS, MAX_ENDPOINTS, MAX_FLOOD_NODES, MAX_NETWORKS, MAX_NODES,
+        MAX_PREFIXES,
+    },
 };
 
 use crate::map::Map;
@@ -52,6 +57,8 @@ maps! {
     BUCKETS: BPF_MAP_TYPE_HASH[MAX_ENDPOINTS, 0] u32 => Bucket, bucket_at;
     PATH_MTUS: BPF_MAP_TYPE_LRU_HASH[MAX_NODES, 0] u32 => PathMtu, path_mtu_at;
     INFRA_BUCKET: BPF_MAP_TYPE_ARRAY[1, 0] u32 => Bucket, infra_bucket_at;
+    CONNECTIONS: BPF_MAP_TYPE_LRU_HASH[DEFAULT_CONNECTIONS, 0] FlowKey => Flow, connection_at;
+    FLOWS: BPF_MAP_TYPE_LRU_HASH[DEFAULT_CONNECTIONS / CONNECTIONS_A_FLOW, 0] FlowKey => Flow, flow_at;
     DROPS: BPF_MAP_TYPE_PERCPU_ARRAY[DropReason::ALL.len() as u32, 0] u32 => u64, drops_at;
     EVENTS: BPF_MAP_TYPE_PERCPU_ARRAY[Event::ALL.len() as u32, 0] u32 => u64, events_at;
 }
@@ -140,6 +147,71 @@ pub fn path_mtu(node: u32) -> Option<&'static PathMtu> {
 pub fn set_path_mtu(node: u32, path_mtu: &PathMtu) -> bool {
     // SAFETY: the types are those of the declaration.
     unsafe { PATH_MTUS.set(&node, path_mtu) }
+}
+
+/// Adds a bit to [`FdbEntry::services`] and [`Endpoint::services`] of a local endpoint.
+#[inline(always)]
+pub fn add_service(network: u32, mac: Mac, bit: u64) {
+    let Some(entry) = fdb_at(&FdbKey { network: network as u16, mac }) else { return };
+    // SAFETY: as in `read`. Nobody but the programs changes an entry in place.
+    let ifindex = unsafe {
+        add_bit(&raw mut (*entry).services, bit);
+        (*entry).ifindex
+    };
+    if let Some(endpoint) = endpoint_at(&ifindex) {
+        // SAFETY: the same.
+        unsafe { add_bit(&raw mut (*endpoint).services, bit) };
+    }
+}
+
+/// Atomic: CPUs add different bits. `AtomicU64` cannot do that on this target.
+///
+/// # Safety
+/// `bits` points into a value of a map.
+#[inline(always)]
+unsafe fn add_bit(bits: *mut u64, bit: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { asm!("lock *(u64 *)({0} + 0) |= {1}", in(reg) bits, in(reg) bit, options(nostack)) }
+}
+
+/// A live TCP connection that the node routes for a pod. Looking keeps it from being the next to be forgotten.
+#[inline(always)]
+pub fn connection(key: &FlowKey) -> Option<*mut Flow> {
+    connection_at(key)
+}
+
+/// Remembers a connection; whether there was memory for it.
+#[inline(always)]
+pub fn set_connection(key: &FlowKey, flow: &Flow) -> bool {
+    // SAFETY: the types are those of the declaration.
+    unsafe { CONNECTIONS.set(key, flow) }
+}
+
+/// Forgets a connection.
+#[inline(always)]
+pub fn remove_connection(key: &FlowKey) {
+    // SAFETY: the type is that of the declaration.
+    unsafe { CONNECTIONS.remove(key) };
+}
+
+/// Whether a flow that is no live connection is remembered. Looking keeps it from being the next to be forgotten.
+#[inline(always)]
+pub fn has_flow(key: &FlowKey) -> bool {
+    flow_at(key).is_some()
+}
+
+/// Remembers a flow; whether there was memory for it.
+#[inline(always)]
+pub fn set_flow(key: &FlowKey, flow: &Flow) -> bool {
+    // SAFETY: the types are those of the declaration.
+    unsafe { FLOWS.set(key, flow) }
+}
+
+/// Forgets a flow.
+#[inline(always)]
+pub fn remove_flow(key: &FlowKey) {
+    // SAFETY: the type is that of the declaration.
+    unsafe { FLOWS.remove(key) };
 }
 
 /// The counter of a drop reason.

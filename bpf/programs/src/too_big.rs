@@ -8,7 +8,7 @@ use bpf_common::{
 use crate::{
     count::{count, verdict},
     encap::Sender,
-    extension::{ICMP6, Upper},
+    extension::{ICMP, ICMP6, Upper},
     frame::{Frame, IP4, IP6, IP6_HEADER},
     maps,
     packet::{Packet, Verdict, checksum, partial_sum, redirect, word},
@@ -20,7 +20,6 @@ const IP4_HEADER: usize = 20;
 const ERROR_HEADER: usize = 8;
 const DONT_FRAGMENT: u16 = 0x4000_u16.to_be();
 const FRAGMENT_OFFSET: u16 = 0x1fff_u16.to_be();
-const ICMP: u32 = 1;
 const TTL: u32 = 64;
 
 /// An error quotes the beginning of the packet, in pieces that are no longer than the way they move down: 3 * 24 bytes
@@ -132,9 +131,14 @@ fn move_down<const PIECE: usize, const PIECES: usize>(
 
 #[inline(always)]
 fn send_back(packet: Packet, frame: &Frame, to_gateway: bool, settings: &Settings) -> Verdict {
-    let teller: Mac = if to_gateway { frame.destination } else { settings.gateway_mac };
+    // The node's own stack also sends for its pods, from their MACs.
+    let (asker, teller): (Mac, Mac) = if to_gateway {
+        (settings.gateway_mac, frame.destination)
+    } else {
+        (frame.source, settings.gateway_mac)
+    };
     packet.pull(12)?;
-    packet.put(0, [frame.source, teller])?;
+    packet.put(0, [asker, teller])?;
     packet.disown();
     count(Event::TooBigSent);
     Ok(redirect(packet.ifindex()))

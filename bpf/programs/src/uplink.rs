@@ -20,7 +20,7 @@ use crate::{
     frame::{ETHERNET, Frame, IP6, same_ip6},
     maps, neighbour,
     packet::{Packet, Verdict},
-    path_mtu,
+    path_mtu, services,
 };
 
 /// ICMPv6 messages a second to the infrastructure address.
@@ -138,6 +138,9 @@ fn is_of(node: &Node, number: u32, mac: &Mac) -> bool {
 fn switch(packet: Packet, frame: &Frame, sid: Sid, plain_ip: bool, settings: &Settings) -> Verdict {
     if !frame.is_to_group() {
         if let Some(entry) = maps::local(sid.network, frame.destination) {
+            if services::is_answer(packet, frame, entry) {
+                return services::to_gateway(packet, sid.network, settings);
+            }
             return Ok(deliver(packet, entry, plain_ip));
         }
         if neighbour::node_by_mac(sid.network, &frame.destination) == settings.node {

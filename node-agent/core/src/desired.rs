@@ -205,7 +205,9 @@ fn present(world: &World, lease: &Lease, name: &str) -> Option<u32> {
 fn connect(plane: &mut Dataplane, ifindex: u32, slot: u32, endpoint: maps::Endpoint, fdb_flags: u32) {
     let (network, mac) = (endpoint.network, endpoint.mac);
     plane.endpoints.insert(ifindex, endpoint);
-    plane.fdb.insert(maps::FdbKey { network, mac }, maps::FdbEntry { ifindex, flags: fdb_flags });
+    plane
+        .fdb
+        .insert(maps::FdbKey { network, mac }, maps::FdbEntry { ifindex, flags: fdb_flags, services: 0 });
     plane.flood_endpoints.insert(slot, maps::FloodEndpoint { ifindex, network: network.into() });
     plane.attachments.insert((Program::Endpoint, ifindex), Attached::Current);
 }
@@ -218,6 +220,7 @@ fn endpoint(world: &World, address: MacAddress, host: u16, flags: u32) -> maps::
         ip4: ip4(pods, host),
         flags,
         ip6: ip6(pods, host),
+        services: 0,
     }
 }
 

@@ -72,7 +72,7 @@ impl Linux {
     /// [`OpenError`].
     pub fn open(paths: &Paths, boot: &str, expedite_attach: bool) -> Result<Self, OpenError> {
         agent_switch::mount(&paths.bpf).doing("loading the switch")?;
-        let switch = match Switch::open(&paths.bpf) {
+        let switch = match Switch::open(&paths.bpf, switch::connections()) {
             Err(newer @ agent_switch::Error::NewerLayout { .. }) => {
                 return Err(OpenError::Newer(newer.to_string()));
             }

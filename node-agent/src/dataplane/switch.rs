@@ -1,10 +1,25 @@
 //! The switch's maps and programs, as tables.
 
+use std::fs;
+
 use agent_core::{
     addr::NodeNumber,
     dataplane::{self, Dataplane, Entry, Key},
 };
 use agent_switch::{Error, Switch, Table};
+
+/// How many connections the node tracks, which is as many as it can translate.
+const CONNTRACK_MAX: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
+/// What the kernel allows on a machine with 4 GB of memory or more (net/netfilter/nf_conntrack_core.c).
+const CONNTRACK_DEFAULT: u32 = 262_144;
+/// A place for a connection takes about 100 bytes of kernel memory, used or not.
+const CONNECTIONS: std::ops::RangeInclusive<u32> = 4096..=1 << 20;
+
+/// How many connections a new switch should be able to remember: as many as the node tracks.
+pub(super) fn connections() -> u32 {
+    let tracked = fs::read_to_string(CONNTRACK_MAX).ok().and_then(|text| text.trim().parse().ok());
+    tracked.unwrap_or(CONNTRACK_DEFAULT).clamp(*CONNECTIONS.start(), *CONNECTIONS.end())
+}
 
 /// Reads all maps and attachments into `plane`.
 pub(super) fn observe(switch: &mut Switch, plane: &mut Dataplane) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DIR on bpffs/
-//!   1-0/SETTINGS, 1-0/NETWORKS, ...   maps, by layout version
+//!   1-1/SETTINGS, 1-1/NETWORKS, ...   maps, by layout version
 //!   links/endpoint-17, ...            tcx links, by program and interface index
 //! ```
 //! Maps and links outlive the process, so that a restart of the agent touches no traffic. A new agent opens the maps
@@ -13,6 +13,7 @@
 mod attachment;
 mod bpffs;
 mod counters;
+mod endpoints;
 mod error;
 mod layout;
 mod pinned_link;

@@ -13,7 +13,7 @@ use aya::{
 };
 use bpf_common::{
     counters::{DropReason, Event},
-    maps::{Bucket, Endpoint, FdbEntry, FdbKey, FloodEndpoint, Network, Node, PathMtu, Prefix6, Settings},
+    maps::{Endpoint, FdbEntry, FdbKey, FloodEndpoint, Network, Node, PathMtu, Prefix6, Settings},
     names,
     program::Program,
 };
@@ -22,6 +22,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use crate::{
     bpffs::{is_bpffs, mount},
     counters::Counters,
+    endpoints::{Endpoints, Fdb},
     error::Error,
     layout::Layout,
     pinned_link::take_down,
@@ -35,12 +36,12 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/he
 /// Dropping it changes nothing in the kernel: what is pinned stays.
 pub struct Switch {
     pub(crate) dir: PathBuf,
+    connections: u32,
     pub(crate) ebpf: Ebpf,
     settings: Slots<Settings>,
     networks: Slots<Network>,
-    endpoints: Hash<u32, Endpoint>,
-    buckets: Hash<u32, Bucket>,
-    fdb: Hash<FdbKey, FdbEntry>,
+    endpoints: Endpoints,
+    fdb: Fdb,
     prefixes4: Prefixes<[u32; 2], u32>,
     prefixes6: Prefixes<[u32; 5], Prefix6>,
     nodes: Hash<u32, Node>,
@@ -53,11 +54,11 @@ pub struct Switch {
 
 impl Switch {
     /// Opens the switch whose maps and links are pinned in `dir`, or makes a new one there. Loads the programs,
-    /// touches no link.
+    /// touches no link. A new one can remember `connections` TCP connections that the node routes on behalf of its pods.
     ///
     /// # Errors
     /// [`Error::NotBpffs`] and [`Error::NewerLayout`]; others if the kernel refuses maps or programs.
-    pub fn open(dir: &Path) -> Result<Self, Error> {
+    pub fn open(dir: &Path, connections: u32) -> Result<Self, Error> {
         if !is_bpffs(dir)? {
             return Err(Error::NotBpffs { dir: dir.into() });
         }
@@ -68,12 +69,14 @@ impl Switch {
         }
         let mut ebpf = EbpfLoader::new()
             .default_map_pin_directory(&maps)
+            .map_max_entries(names::CONNECTIONS, connections)
+            .map_max_entries(names::FLOWS, connections.div_ceil(names::CONNECTIONS_A_FLOW))
             .load(OBJECT)
             .map_err(Error::program("loading maps into", maps.display().to_string()))?;
         for program in Program::ALL {
             classifier(&mut ebpf, program)?.load().map_err(Error::program("loading", program.name()))?;
         }
-        Self::with_maps(dir, ebpf)
+        Self::with_maps(dir, connections, ebpf)
     }
 
     /// Whether the folder of pinned links is there. Without it nothing is attached any more.
@@ -88,18 +91,21 @@ impl Switch {
     /// Those of [`mount`] and [`Self::open`].
     pub fn reopen(&mut self) -> Result<(), Error> {
         mount(&self.dir)?;
-        *self = Self::open(&self.dir)?;
+        *self = Self::open(&self.dir, self.connections)?;
         Ok(())
     }
 
-    fn with_maps(dir: &Path, mut ebpf: Ebpf) -> Result<Self, Error> {
+    fn with_maps(dir: &Path, connections: u32, mut ebpf: Ebpf) -> Result<Self, Error> {
         Ok(Self {
             dir: dir.into(),
+            connections,
             settings: slots(&mut ebpf, names::SETTINGS, 1)?,
             networks: slots(&mut ebpf, names::NETWORKS, names::MAX_NETWORKS)?,
-            endpoints: hash(&mut ebpf, names::ENDPOINTS, names::MAX_ENDPOINTS)?,
-            buckets: hash(&mut ebpf, names::BUCKETS, names::MAX_ENDPOINTS)?,
-            fdb: hash(&mut ebpf, names::FDB, names::MAX_ENDPOINTS)?,
+            endpoints: Endpoints {
+                endpoints: hash(&mut ebpf, names::ENDPOINTS, names::MAX_ENDPOINTS)?,
+                buckets: hash(&mut ebpf, names::BUCKETS, names::MAX_ENDPOINTS)?,
+            },
+            fdb: Fdb(hash(&mut ebpf, names::FDB, names::MAX_ENDPOINTS)?),
             prefixes4: Prefixes {
                 map: map(&mut ebpf, names::PREFIXES4)?,
                 bounds: Bounds { map: names::PREFIXES4, limit: names::MAX_PREFIXES },
@@ -129,8 +135,8 @@ impl Switch {
     }
 
     /// Endpoints by interface index of their switch-side link. A storm bucket comes and goes with each.
-    pub fn endpoints(&mut self) -> Endpoints<'_> {
-        Endpoints { endpoints: &mut self.endpoints, buckets: &mut self.buckets }
+    pub fn endpoints(&mut self) -> &mut impl Table<Key = u32, Value = Endpoint> {
+        &mut self.endpoints
     }
 
     /// The forwarding database: where local endpoints are.
@@ -243,34 +249,6 @@ pub(crate) fn classifier(ebpf: &mut Ebpf, program: Program) -> Result<&mut Sched
     let loaded = ebpf.program_mut(name).ok_or("the object has no such program");
     let loaded = loaded.map_err(Error::program("finding", name))?;
     loaded.try_into().map_err(Error::program("finding", name))
-}
-
-/// Endpoints together with their storm buckets.
-pub struct Endpoints<'a> {
-    endpoints: &'a mut Hash<u32, Endpoint>,
-    buckets: &'a mut Hash<u32, Bucket>,
-}
-
-impl Table for Endpoints<'_> {
-    type Key = u32;
-    type Value = Endpoint;
-
-    fn list(&self) -> Result<BTreeMap<u32, Endpoint>, Error> {
-        self.endpoints.list()
-    }
-
-    /// A bucket that is there is left as it is, or an endpoint could empty it by being updated.
-    fn set(&mut self, ifindex: u32, endpoint: Endpoint) -> Result<(), Error> {
-        if self.buckets.map.get(&ifindex, 0).is_err() {
-            self.buckets.set(ifindex, Bucket::default())?;
-        }
-        self.endpoints.set(ifindex, endpoint)
-    }
-
-    fn remove(&mut self, ifindex: u32) -> Result<(), Error> {
-        self.endpoints.remove(ifindex)?;
-        self.buckets.remove(ifindex)
-    }
 }
 
 fn map<M: TryFrom<Map, Error = MapError>>(ebpf: &mut Ebpf, name: &'static str) -> Result<M, Error> {

@@ -18,6 +18,7 @@ mod received;
 mod replacement;
 mod root;
 mod segmentation;
+mod services;
 mod stream;
 mod tables;
 mod tap;

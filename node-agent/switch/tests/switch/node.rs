@@ -28,6 +28,8 @@ pub const MTU: u32 = 1446;
 /// The one network.
 pub const NETWORK: u16 = 1;
 const STORM_RATE: u32 = 1000;
+/// Connections that a node remembers on behalf of its pods.
+pub const CONNECTIONS: u32 = 1024;
 
 /// The SID block.
 pub fn block() -> u32 {
@@ -131,7 +133,7 @@ impl Node {
         let off: Vec<_> = features.iter().flat_map(|feature| [*feature, "off"]).collect();
         namespace.run("ethtool", &[&["-K", "hws0"], off.as_slice()].concat());
         let dir = BpfDir::new();
-        let switch = Switch::open(&dir.0).unwrap();
+        let switch = Switch::open(&dir.0, CONNECTIONS).unwrap();
         let gateway = Tap::new(&namespace, "hw0");
         let mut node = Self { switch, namespace, number, gateway, dir, slots: 0 };
         node.fill();
@@ -177,10 +179,11 @@ impl Node {
             ip4: key4(address4(self.number, host)),
             flags,
             ip6: key6(address6(self.number, host)),
+            services: 0,
         };
         self.switch.endpoints().set(ifindex, endpoint).unwrap();
         let key = FdbKey { network: NETWORK, mac: own };
-        self.switch.fdb().set(key, FdbEntry { ifindex, flags: fdb_flags }).unwrap();
+        self.switch.fdb().set(key, FdbEntry { ifindex, flags: fdb_flags, services: 0 }).unwrap();
         let slot = FloodEndpoint { ifindex, network: NETWORK.into() };
         self.switch.flood_endpoints().set(self.slots, slot).unwrap();
         self.slots += 1;

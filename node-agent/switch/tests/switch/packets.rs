@@ -9,6 +9,7 @@ pub const IP4: u16 = 0x0800;
 pub const IP6: u16 = 0x86dd;
 pub const ARP: u16 = 0x0806;
 pub const ICMP: u8 = 1;
+pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
 pub const ICMP6: u8 = 58;
 /// An EtherType that nobody uses (IEEE 802 local experimental).
@@ -98,6 +99,17 @@ pub fn udp(ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
     packet.extend([0, 0]);
     packet.extend(payload);
     packet
+}
+
+pub const FIN: u8 = 1;
+pub const SYN: u8 = 2;
+pub const RST: u8 = 4;
+pub const ACK: u8 = 16;
+
+/// A TCP segment without payload and checksum.
+pub fn tcp(ports: (u16, u16), flags: u8) -> Vec<u8> {
+    let ports = [ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat();
+    [ports.as_slice(), &[0, 0, 0, 1, 0, 0, 0, 1, 5 << 4, flags, 0, 100, 0, 0, 0, 0]].concat()
 }
 
 /// An ICMPv6 packet with its checksum.

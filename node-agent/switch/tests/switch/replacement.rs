@@ -11,7 +11,7 @@ use agent_switch::{Attached, Error, Foreign, Program, Switch};
 
 use crate::{
     foreign,
-    node::{Node, address4, mac},
+    node::{CONNECTIONS, Node, address4, mac},
     packets::{MADE_UP, ethernet},
     pod::Pod,
     root::need_root,
@@ -20,7 +20,7 @@ use crate::{
 
 /// The other agent's view: a second switch on the same maps and links.
 fn second(node: &Node) -> Switch {
-    Switch::open(&node.dir.0).unwrap()
+    Switch::open(&node.dir.0, CONNECTIONS).unwrap()
 }
 
 #[test]

@@ -9,7 +9,11 @@ use bpf_common::{
 };
 use ipnet::{Ipv4Net, Ipv6Net};
 
-use crate::{node::BpfDir, root::need_root, world::run};
+use crate::{
+    node::{BpfDir, CONNECTIONS},
+    root::need_root,
+    world::run,
+};
 
 /// Puts two entries in, replaces one, takes them out again.
 fn keeps<K: Ord + Copy + std::fmt::Debug, V: PartialEq + Copy + std::fmt::Debug>(
@@ -49,13 +53,13 @@ fn mac(octet: u16) -> FdbKey {
 fn tables_give_back_what_was_put_in() {
     need_root!();
     let dir = BpfDir::new();
-    let mut switch = Switch::open(&dir.0).unwrap();
+    let mut switch = Switch::open(&dir.0, CONNECTIONS).unwrap();
     let net4 = ["10.1.0.0/24", "10.1.128.0/17"].map(|net| (7, net.parse::<Ipv4Net>().unwrap()));
     let net6 = ["fd00::/64", "fd00:1:2:3::/112"].map(|net| (7, net.parse::<Ipv6Net>().unwrap()));
     let endpoint = |ip4| Endpoint { ip4, ..Endpoint::default() };
     keeps(switch.networks(), [1, 2047], [3, 4].map(|flags| Network { flags, ..Network::default() }));
-    keeps(&mut switch.endpoints(), [5, 6], [endpoint(8), endpoint(9)]);
-    keeps(switch.fdb(), [mac(1), mac(2)], [3, 4].map(|ifindex| FdbEntry { ifindex, flags: 1 }));
+    keeps(switch.endpoints(), [5, 6], [endpoint(8), endpoint(9)]);
+    keeps(switch.fdb(), [mac(1), mac(2)], [3, 4].map(|ifindex| FdbEntry { ifindex, flags: 1, services: 0 }));
     keeps(switch.prefixes4(), net4, [1, 2]);
     keeps(switch.prefixes6(), net6, [3, 4].map(|node| Prefix6 { node, base4: 0 }));
     keeps(switch.nodes(), [1, 9], [3, 4].map(|mtu| Node { mtu, ..Node::default() }));
@@ -64,9 +68,9 @@ fn tables_give_back_what_was_put_in() {
     let settings = Settings { node: 7, ..Settings::default() };
     switch.settings().set(0, settings).unwrap();
     // Everything is found again by the next one.
-    switch.fdb().set(mac(3), FdbEntry { ifindex: 9, flags: 0 }).unwrap();
+    switch.fdb().set(mac(3), FdbEntry { ifindex: 9, ..FdbEntry::default() }).unwrap();
     drop(switch);
-    let mut switch = Switch::open(&dir.0).unwrap();
+    let mut switch = Switch::open(&dir.0, CONNECTIONS).unwrap();
     assert_eq!(switch.settings().list().unwrap().into_values().collect::<Vec<_>>(), [settings]);
     assert_eq!(switch.fdb().list().unwrap().len(), 1);
     assert!(switch.path_mtus().unwrap().is_empty());
@@ -77,7 +81,7 @@ fn tables_give_back_what_was_put_in() {
 fn full_tables_say_so() {
     need_root!();
     let dir = BpfDir::new();
-    let mut switch = Switch::open(&dir.0).unwrap();
+    let mut switch = Switch::open(&dir.0, CONNECTIONS).unwrap();
     for i in 0..MAX_ENDPOINTS {
         switch.endpoints().set(i, Endpoint::default()).unwrap();
         switch.fdb().set(mac(i as u16), FdbEntry::default()).unwrap();
@@ -118,13 +122,13 @@ fn older_layouts_are_retired_and_newer_ones_respected() {
     let map = older.join("SETTINGS");
     let create = ["type", "array", "key", "4", "value", "4", "entries", "1", "name", "old"];
     run("bpftool", &[&["map", "create", map.to_str().unwrap()], create.as_slice()].concat());
-    let mut switch = Switch::open(&dir.0).unwrap();
+    let mut switch = Switch::open(&dir.0, CONNECTIONS).unwrap();
     let newest = Layout { major: 1, minor: 999 };
     assert_eq!(Layout::present(&dir.0).unwrap(), [Layout { major: 0, minor: 9 }, Layout::OWN, newest]);
     switch.retire_old_layouts().unwrap();
     assert_eq!(Layout::present(&dir.0).unwrap(), [Layout::OWN, newest]);
     fs::create_dir(dir.0.join("2-0")).unwrap();
-    match Switch::open(&dir.0) {
+    match Switch::open(&dir.0, CONNECTIONS) {
         Err(Error::NewerLayout { found, .. }) => assert_eq!(found, Layout { major: 2, minor: 0 }),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("opened beside a newer layout"),
@@ -136,7 +140,7 @@ fn older_layouts_are_retired_and_newer_ones_respected() {
 #[test]
 fn only_a_bpf_file_system_will_do() {
     need_root!();
-    match Switch::open("/tmp".as_ref()) {
+    match Switch::open("/tmp".as_ref(), CONNECTIONS) {
         Err(Error::NotBpffs { dir }) => assert_eq!(dir, std::path::Path::new("/tmp")),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("opened on another file system"),

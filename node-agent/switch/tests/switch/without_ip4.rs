@@ -37,9 +37,9 @@ fn node() -> (Node, Wire, Pod) {
     (peer.base4, peer.mask4) = (0, 0);
     node.switch.nodes().set(2, peer).unwrap();
     let own = key_mac(mac(1, 10));
-    let endpoint = Endpoint { network: NETWORK, mac: own, ip4: 0, flags: 0, ip6: key6(address6(1, 10)) };
+    let endpoint = Endpoint { network: NETWORK, mac: own, ip6: key6(address6(1, 10)), ..Endpoint::default() };
     node.switch.endpoints().set(pod.ifindex, endpoint).unwrap();
-    let entry = FdbEntry { ifindex: pod.ifindex, flags: FDB_PEER };
+    let entry = FdbEntry { ifindex: pod.ifindex, flags: FDB_PEER, services: 0 };
     node.switch.fdb().set(FdbKey { network: NETWORK, mac: own }, entry).unwrap();
     (node, wire, pod)
 }
