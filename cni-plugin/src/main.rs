@@ -20,20 +20,18 @@ use std::{
     process::ExitCode,
 };
 
-use cni::{CniVersion, Command, Config, Error, Invocation, Kind};
+use cni::{CniVersion, Config, Error, Invocation, Kind, Start};
 
 /// Largest configuration that is read, bytes; GC of a node with thousands of attachments stays far below.
 const MAX_STDIN: u64 = 4 << 20;
 
 fn main() -> ExitCode {
     let invocation = match Invocation::from_environment(|name| env::var_os(name)) {
-        Ok(Some(invocation)) => invocation,
-        Ok(None) => return say(&about()),
+        Ok(Start::Verb(invocation)) => invocation,
+        Ok(Start::Version) => return print(&CniVersion::report()),
+        Ok(Start::Person) => return say(&about()),
         Err(error) => return fail(CniVersion::NEWEST, &error),
     };
-    if let Command::Version = invocation.command {
-        return print(&CniVersion::report());
-    }
     let (version, result) = match read_stdin().and_then(|bytes| Config::parse(&bytes)) {
         Ok(config) => (config.version, verbs::run(&invocation, &config)),
         Err(error) => (CniVersion::NEWEST, Err(error)),

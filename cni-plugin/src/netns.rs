@@ -12,6 +12,7 @@ use std::{
 };
 
 use nix::{
+    errno::Errno,
     fcntl::OFlag,
     sched::{CloneFlags, setns},
     sys::statfs::{FsType, fstatfs},
@@ -45,6 +46,9 @@ pub enum NetnsError {
     /// It is a file of another sort.
     #[error("{} is not a namespace", .0.display())]
     NotANamespace(PathBuf),
+    /// It is a namespace of another type.
+    #[error("{} is not a network namespace", .0.display())]
+    NotOfTheNetwork(PathBuf),
     /// It is the namespace in which the plugin runs.
     #[error("{} is the network namespace of the node", .0.display())]
     Own(PathBuf),
@@ -68,7 +72,7 @@ impl Netns {
     /// Opens the namespace at `path`, which may be our own only if `own_allowed`.
     ///
     /// # Errors
-    /// All [`NetnsError`]s but `Enter`.
+    /// Any [`NetnsError`].
     pub fn open(path: &Path, own_allowed: bool) -> Result<Self, NetnsError> {
         let failed = |source| NetnsError::Open { path: path.to_owned(), source };
         // Not to wait for a writer, should it be a pipe.
@@ -82,7 +86,16 @@ impl Netns {
         if !own_allowed && (this.dev(), this.ino()) == (own.dev(), own.ino()) {
             return Err(NetnsError::Own(path.to_owned()));
         }
-        Ok(Self { file, path: path.to_owned(), inode: this.ino() })
+        let netns = Self { file, path: path.to_owned(), inode: this.ino() };
+        // The kernel tells the types of namespaces apart when one is entered (setns(2), EINVAL).
+        match netns.run(|| ()) {
+            Err(NetnsError::Enter { path, source })
+                if source.raw_os_error() == Some(Errno::EINVAL as i32) =>
+            {
+                Err(NetnsError::NotOfTheNetwork(path))
+            }
+            entered => entered.map(|()| netns),
+        }
     }
 
     /// What tells it from another namespace at the same path.

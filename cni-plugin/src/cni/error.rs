@@ -39,8 +39,6 @@ pub enum Kind {
     TryAgain,
     /// STATUS: no pods can be added.
     NotAvailable,
-    /// STATUS: no pods can be added, and those there may have limited connectivity.
-    LimitedConnectivity,
     /// The agent failed, or is not understood.
     Agent,
     /// The attachment, or the pod's interface, exists already.
@@ -65,7 +63,6 @@ const fn code(kind: Kind) -> u32 {
         Kind::InvalidNetns => 8,
         Kind::TryAgain => 11,
         Kind::NotAvailable => 50,
-        Kind::LimitedConnectivity => 51,
         Kind::Agent => 100,
         Kind::Exists => 101,
         Kind::Exhausted => 102,

@@ -7,6 +7,17 @@ use super::{Error, Kind};
 /// Longest name of a link, bytes: `IFNAMSIZ` without the final zero.
 const MAX_IFNAME: usize = 15;
 
+/// Why the plugin was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// By a person: there is no command.
+    Person,
+    /// VERSION, for which nothing else is looked at.
+    Version,
+    /// For a verb of a network.
+    Verb(Invocation),
+}
+
 /// What the environment asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
@@ -31,8 +42,6 @@ pub enum Command {
     Gc,
     /// STATUS
     Status,
-    /// VERSION
-    Version,
 }
 
 /// `CNI_CONTAINERID` and `CNI_IFNAME`, valid ones.
@@ -45,13 +54,13 @@ pub struct Attachment {
 }
 
 impl Invocation {
-    /// Reads the variables through `get`. Nothing if there is no command: then a person has started the plugin.
+    /// Reads the variables through `get`.
     ///
     /// # Errors
     /// [`Kind::InvalidEnvironment`]; the message names *all* missing variables.
-    pub fn from_environment(get: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, Error> {
+    pub fn from_environment(get: impl Fn(&str) -> Option<OsString>) -> Result<Start, Error> {
         let mut variables = Variables { get, missing: Vec::new() };
-        let Some(command) = variables.optional("CNI_COMMAND")? else { return Ok(None) };
+        let Some(command) = variables.optional("CNI_COMMAND")? else { return Ok(Start::Person) };
         let command = match command.as_str() {
             "ADD" => {
                 variables.attachment_in_netns()?.map(|(attachment, netns)| Command::Add(attachment, netns))
@@ -62,7 +71,7 @@ impl Invocation {
             "DEL" => variables.attachment()?.map(Command::Del),
             "GC" => Some(Command::Gc),
             "STATUS" => Some(Command::Status),
-            "VERSION" => Some(Command::Version),
+            "VERSION" => return Ok(Start::Version),
             other => return Err(invalid(format!("CNI_COMMAND: unknown command {other:?}"))),
         };
         let Some(command) = command else {
@@ -71,7 +80,7 @@ impl Invocation {
         let args = variables.optional("CNI_ARGS")?.unwrap_or_default();
         let own_netns_allowed =
             variables.optional("CNI_NETNS_OVERRIDE")?.is_some_and(|value| value != "0" && value != "false");
-        Ok(Some(Self { command, args, own_netns_allowed }))
+        Ok(Start::Verb(Self { command, args, own_netns_allowed }))
     }
 }
 
@@ -150,7 +159,7 @@ mod tests {
     const ATTACHMENT: [(&str, &str); 3] =
         [("CNI_CONTAINERID", "c1"), ("CNI_NETNS", "/run/netns/x"), ("CNI_IFNAME", "eth0")];
 
-    fn invoke(command: &str, variables: &[(&str, &str)]) -> Result<Option<Invocation>, Error> {
+    fn invoke(command: &str, variables: &[(&str, &str)]) -> Result<Start, Error> {
         let mut all: BTreeMap<&str, &str> = variables.iter().copied().collect();
         all.insert("CNI_COMMAND", command);
         Invocation::from_environment(|name| all.get(name).map(OsString::from))
@@ -183,8 +192,8 @@ mod tests {
 
     #[test]
     fn no_command_is_a_person() {
-        assert_eq!(Invocation::from_environment(|_| None), Ok(None));
-        assert_eq!(invoke("", &ATTACHMENT), Ok(None));
+        assert_eq!(Invocation::from_environment(|_| None), Ok(Start::Person));
+        assert_eq!(invoke("", &ATTACHMENT), Ok(Start::Person));
     }
 
     #[test]
@@ -197,7 +206,7 @@ mod tests {
     fn del_works_without_a_namespace() {
         let mut variables = ATTACHMENT;
         variables[1].1 = "";
-        assert!(matches!(invoke("DEL", &variables), Ok(Some(Invocation { command: Command::Del(_), .. }))));
+        assert!(matches!(invoke("DEL", &variables), Ok(Start::Verb(Invocation { command: Command::Del(_), .. }))));
     }
 
     #[test]

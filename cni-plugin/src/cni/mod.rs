@@ -13,6 +13,6 @@ mod version;
 pub use args::Args;
 pub use config::Config;
 pub use error::{Error, Kind};
-pub use invocation::{Attachment, Command, Invocation};
+pub use invocation::{Attachment, Command, Invocation, Start};
 pub use result::{Addition, CniResult, Dns, Interface};
 pub use version::CniVersion;

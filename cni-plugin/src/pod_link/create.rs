@@ -104,16 +104,15 @@ impl Pair<'_> {
     /// EEXIST does not say which end it means.
     fn explain(&self, node: &mut Netlink, errno: Errno) -> LinkError {
         let host = &self.assignment.host_ifname;
-        let kernel = doing(format!("creating the veth pair {host} and {}", self.ifname));
         if errno != Errno::EEXIST {
-            return kernel(errno);
+            return doing(format!("creating the veth pair {host} and {}", self.ifname))(errno);
         }
         let look = || find(&mut Netlink::open().map_err(doing("opening a netlink socket"))?, self.ifname);
         match self.netns.run(look) {
             Ok(Ok(Some(_))) => LinkError::PodInterfaceExists(self.ifname.to_owned()),
             _ => match find(node, host) {
                 Ok(Some(_)) => LinkError::HostLinkExists(host.clone()),
-                _ => kernel(errno),
+                _ => LinkError::WasThere(host.clone()),
             },
         }
     }

@@ -38,6 +38,9 @@ pub enum LinkError {
     /// The node has a link of this name, which nobody touched.
     #[error("the node already has a link {0}, of an earlier ADD that was not followed by DEL")]
     HostLinkExists(String),
+    /// One of the ends was in the way and is gone already.
+    #[error("another ADD for the same interface was under way and has taken {0} away again")]
+    WasThere(String),
     /// The namespace cannot be used.
     #[error(transparent)]
     Netns(#[from] NetnsError),
@@ -54,7 +57,7 @@ pub enum LinkError {
 impl From<LinkError> for Error {
     fn from(error: LinkError) -> Self {
         match error {
-            LinkError::PodInterfaceExists(_) | LinkError::HostLinkExists(_) => {
+            LinkError::PodInterfaceExists(_) | LinkError::HostLinkExists(_) | LinkError::WasThere(_) => {
                 Self::new(Kind::Exists, error.to_string())
             }
             LinkError::Netns(error) => error.into(),

@@ -40,7 +40,6 @@ pub fn run(invocation: &Invocation, config: &Config) -> Result<Outcome, Error> {
             config.require("STATUS", CniVersion::V1_1_0)?;
             status::status(config)
         }
-        Command::Version => Ok(Outcome { document: Some(CniVersion::report()), ..Outcome::default() }),
     }
 }
 

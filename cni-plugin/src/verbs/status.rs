@@ -22,17 +22,17 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(30);
 
 pub fn status(config: &Config) -> Result<Outcome, Error> {
-    let unready =
-        |kind, reason: &dyn std::fmt::Display| Error::new(kind, "no pods can be added").because(&reason);
+    let unready = |reason: &dyn std::fmt::Display| {
+        Error::new(Kind::NotAvailable, "no pods can be added").because(&reason)
+    };
     match Agent::new(config).readiness() {
         Ok(Ok(Readiness::Ready)) => Ok(Outcome::default()),
-        Ok(Ok(Readiness::NotReady(reason))) => Err(unready(Kind::NotAvailable, &reason)),
-        Ok(Ok(Readiness::Limited(reason))) => Err(unready(Kind::LimitedConnectivity, &reason)),
-        Ok(Err(error)) => Err(unready(Kind::NotAvailable, &error)),
+        Ok(Ok(Readiness::NotReady(reason))) => Err(unready(&reason)),
+        Ok(Err(error)) => Err(unready(&error)),
         Err(error) if was_alive(&names::alive_file(&config.agent_socket), SystemTime::now()) => {
             Ok(Outcome { warnings: vec![format!("{error}; it was there a moment ago")], document: None })
         }
-        Err(error) => Err(unready(Kind::NotAvailable, &error)),
+        Err(error) => Err(unready(&error)),
     }
 }
 

@@ -229,16 +229,34 @@ fn only_another_network_namespace_is_a_pod() {
     let config = rig.config("1.1.0");
     let pipe = rig.socket().with_file_name("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    for netns in [own.as_str(), "/nonexistent", "/etc/passwd", "/proc/1", pipe.to_str().unwrap()] {
+    let pipe = pipe.to_str().unwrap();
+    for netns in [own.as_str(), "/nonexistent", "/etc/passwd", "/proc/1", pipe, "/proc/1/ns/uts"] {
         assert_eq!(rig.run_with("ADD", &config, &[("CNI_NETNS", netns)]).failure().0, 8, "{netns}");
     }
     assert_eq!(agent.verbs(), Vec::<&str>::new());
-    let uts = rig.run_with("ADD", &config, &[("CNI_NETNS", "/proc/1/ns/uts")]);
-    assert!(!uts.success);
     let allowed = [("CNI_NETNS", own.as_str()), ("CNI_NETNS_OVERRIDE", "1")];
     let ended = rig.run_with("ADD", &config, &allowed);
     assert!(ended.success, "{ended:?}");
     assert!(rig.link(&rig.node, "eth0").is_some());
+}
+
+#[test]
+fn two_adds_of_one_attachment_at_once_are_told_that_there_is_another() {
+    need_root!();
+    let rig = Rig::new();
+    let config = rig.config("1.1.0").to_string();
+    // Each one that gets so far takes its link away again: the other finds it, or only that it was there.
+    let _agent = Agent::start(&rig.socket(), |verb| match verb {
+        Verb::Activate(_) => refuse(ErrorKind::Internal, "no"),
+        other => Some(Ok(agree(other, &assignment()))),
+    });
+    for round in 0..40 {
+        let both = [(); 2].map(|()| start(rig.command("ADD", &[]), &config));
+        for ended in both.map(finish) {
+            let (code, said) = ended.failure();
+            assert!([100, 101].contains(&code), "round {round}: {code} {said}");
+        }
+    }
 }
 
 #[test]

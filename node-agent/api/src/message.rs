@@ -277,6 +277,4 @@ pub enum Readiness {
     Ready,
     /// No, for this reason.
     NotReady(String),
-    /// No, and pods that are there may have limited connectivity, for this reason.
-    Limited(String),
 }
