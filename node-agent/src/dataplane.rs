@@ -14,6 +14,7 @@ pub mod linux;
 mod neighbour_tables;
 mod neighbours;
 mod nft;
+mod pod_links;
 mod routes;
 mod switch;
 pub mod sysctls;

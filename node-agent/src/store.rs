@@ -231,6 +231,7 @@ mod tests {
             netns: "/run/netns/c".into(),
             netns_inode: 7,
             pod: Pod::default(),
+            mtu: None,
             state: State::Reserved { at: 5 },
         }
     }

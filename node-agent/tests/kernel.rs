@@ -4,8 +4,10 @@
 
 mod scratch;
 
+use agent_api::{AttachmentKey, HeadroomOutcome, Pod, Reserve, names};
 use agent_core::{
-    desired,
+    desired, ipam,
+    lease::State,
     world::{Event, World},
 };
 use node_agent::{
@@ -134,6 +136,48 @@ fn what_is_removed_by_hand_comes_back() {
             node.world.apply(Event::Observed(Box::new(seen)));
             assert!(node.reconciler.pass(&node.world) > 0, "{damage}: nobody noticed");
             node.assert_settles();
+        }
+    });
+}
+
+/// A pod's link as the plugin builds it, and its lease.
+fn attach_a_pod(scratch: &Scratch, node: &mut Node) -> String {
+    let key = AttachmentKey { network: "headway".into(), container: "c".into(), ifname: "eth0".into() };
+    let name = names::host_ifname(&key);
+    let pod = node.config.configuration.node.pods;
+    let mac = desired::switch_side_mac(pod.mac(node.config.configuration.node.number, 2));
+    scratch.text(&format!(
+        "ip link add {name} mtu 1446 group 26743 address {mac} type veth peer name inpod mtu 1446"
+    ));
+    scratch.text(&format!("ip link set {name} up"));
+    let ifindex = link(scratch, &name)["ifindex"].as_u64().unwrap().try_into().unwrap();
+    let request = Reserve { key, netns: "/run/netns/c".into(), netns_inode: 7, pod: Pod::default() };
+    let mut lease = ipam::reserve(&node.world, &request, "nonce".into(), 0).unwrap();
+    lease.state = State::Active { at: 0, ifindex, headroom: HeadroomOutcome::Unsupported };
+    node.world.apply(Event::Leased(Box::new(lease)));
+    name
+}
+
+#[test]
+fn a_pods_link_that_is_changed_by_hand_is_changed_back() {
+    require_root!();
+    Scratch::run("podlink", |scratch| {
+        let mut node = Node::new(scratch);
+        node.assert_settles();
+        let name = attach_a_pod(scratch, &mut node);
+        node.assert_settles();
+        let before = link(scratch, &name);
+        for damage in ["down", "mtu 1300", "name elsewhere", "name hwelsewhere"] {
+            scratch.text(&format!("ip link set {name} {damage}"));
+            let seen = node.reconciler.observe(&node.world, Look::Everywhere).unwrap();
+            node.world.apply(Event::Observed(Box::new(seen)));
+            assert_eq!(node.world.stale_leases(0), vec![], "{damage}");
+            assert!(node.reconciler.pass(&node.world) > 0, "{damage}: nobody noticed");
+            node.assert_settles();
+            let after = link(scratch, &name);
+            for what in ["ifindex", "mtu", "flags", "address"] {
+                assert_eq!(after[what], before[what], "{damage}: {what}");
+            }
         }
     });
 }

@@ -206,7 +206,10 @@ mod tests {
     fn del_works_without_a_namespace() {
         let mut variables = ATTACHMENT;
         variables[1].1 = "";
-        assert!(matches!(invoke("DEL", &variables), Ok(Start::Verb(Invocation { command: Command::Del(_), .. }))));
+        assert!(matches!(
+            invoke("DEL", &variables),
+            Ok(Start::Verb(Invocation { command: Command::Del(_), .. }))
+        ));
     }
 
     #[test]

@@ -41,6 +41,18 @@ pub struct Pair {
 pub struct PodLink {
     /// Interface index.
     pub ifindex: u32,
+    /// Administratively up.
+    pub up: bool,
+    /// Bytes.
+    pub mtu: u32,
+    /// `tx_extra_headroom`, bytes; 0 also where the kernel does not have it.
+    pub headroom: u32,
+}
+
+impl From<&Link> for PodLink {
+    fn from(link: &Link) -> Self {
+        Self { ifindex: link.ifindex, up: link.enabled, mtu: link.mtu, headroom: link.headroom }
+    }
 }
 
 /// An address of one of our links.
@@ -173,7 +185,7 @@ tables! {
     neighbours Neighbour: Hop => (),
     /// Our nftables tables, by family and name, as scripts for `nft -f`.
     firewall Firewall: String => String,
-    /// Links of pods. They are never created here; those that belong to no lease are removed.
+    /// Links of pods. They are mended here, never created; those that belong to no lease are removed.
     pod_links PodLink: String => PodLink,
     /// eBPF map: the node's settings.
     settings Settings: () => maps::Settings,
@@ -229,8 +241,12 @@ pub struct Link {
     pub mac: MacAddress,
     /// Bytes.
     pub mtu: u32,
+    /// Administratively up.
+    pub enabled: bool,
     /// Administratively up and with carrier.
     pub up: bool,
+    /// `tx_extra_headroom`, bytes; 0 also where the kernel does not have it.
+    pub headroom: u32,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
 }

@@ -10,7 +10,7 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-use agent_api::MacAddress;
+use agent_api::{HeadroomOutcome, MacAddress};
 use bpf_common::{maps, names::MAX_FLOOD_NODES};
 use ipnet::IpNet;
 
@@ -179,8 +179,8 @@ fn pods(world: &World, plane: &mut Dataplane) {
     let node = &world.config.node;
     for lease in world.leases.iter().filter(|lease| lease.boot == world.boot) {
         let name = agent_api::names::host_ifname(&lease.key);
-        if let Some(link) = present(world, lease, &name) {
-            plane.pod_links.insert(name, PodLink { ifindex: link });
+        if let Some(link) = pod_link(world, lease, &name) {
+            plane.pod_links.insert(name, link);
         }
         // An activated pod is switched at once; that its link is there the plugin has just said.
         let State::Active { ifindex, .. } = lease.state else { continue };
@@ -192,13 +192,21 @@ fn pods(world: &World, plane: &mut Dataplane) {
     }
 }
 
-/// Interface index of a lease's link: as seen, or as the plugin said since.
-fn present(world: &World, lease: &Lease, name: &str) -> Option<u32> {
-    let seen = world.facts.links.get(name).map(|link| link.ifindex);
-    match lease.state {
-        State::Active { ifindex, at, .. } if at >= world.facts.observed_at => Some(ifindex),
-        _ => seen,
-    }
+/// The node's end of a lease's link. While the plugin builds it, it is right as it is.
+#[must_use]
+pub fn pod_link(world: &World, lease: &Lease, name: &str) -> Option<PodLink> {
+    let State::Active { ifindex, at, headroom } = &lease.state else {
+        return world.facts.links.get(name).map(PodLink::from);
+    };
+    let seen = world.pod_link(lease);
+    // Since the last observation the plugin has said that it is there.
+    let there = seen.is_some() || *at >= world.facts.observed_at;
+    there.then(|| PodLink {
+        ifindex: *ifindex,
+        up: true,
+        mtu: lease.mtu.or_else(|| seen.map(|link| link.mtu)).unwrap_or_default(),
+        headroom: if let HeadroomOutcome::Applied(bytes) = headroom { *bytes } else { 0 },
+    })
 }
 
 /// Makes an endpoint part of the segment, on the switch-side link `ifindex`.

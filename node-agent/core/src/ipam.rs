@@ -49,6 +49,7 @@ pub fn reserve(world: &World, request: &Reserve, nonce: String, now: Timestamp) 
         netns: request.netns.clone(),
         netns_inode: request.netns_inode,
         pod: request.pod.clone(),
+        mtu: desired::inner_mtu(world),
         state: State::Reserved { at: now },
     })
 }
@@ -59,7 +60,7 @@ pub fn reserve(world: &World, request: &Reserve, nonce: String, now: Timestamp) 
 /// [`ErrorKind::TryAgain`] while the uplinks are not there, because the MTU follows from theirs.
 pub fn assignment(world: &World, lease: &Lease) -> Result<Assignment, Refusal> {
     let node = &world.config.node;
-    let mtu = desired::inner_mtu(world).ok_or_else(|| {
+    let mtu = lease.mtu.or_else(|| desired::inner_mtu(world)).ok_or_else(|| {
         refuse(ErrorKind::TryAgain, format!("none of the uplinks {:?} is there", node.uplinks))
     })?;
     let cluster = world.config.cluster;

@@ -31,6 +31,9 @@ pub struct Lease {
     pub netns_inode: u64,
     /// The pod, as far as the runtime says.
     pub pod: Pod,
+    /// MTU that its link was given, bytes; unknown of leases of agents before 0.2.
+    #[serde(default)]
+    pub mtu: Option<u32>,
     /// How far it has come.
     pub state: State,
 }

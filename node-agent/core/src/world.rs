@@ -1,11 +1,12 @@
 //! All that this node knows, and the events that change it.
 
-use agent_api::AttachmentKey;
+use agent_api::{AttachmentKey, names};
 
 use crate::{
     addr::NetworkNumber,
     config::Configuration,
     dataplane::{Facts, Link},
+    desired::switch_side_mac,
     lease::{BootId, Lease, Leases, State, Timestamp},
     probes::Outcomes,
 };
@@ -87,14 +88,15 @@ impl World {
         self.config.network.number
     }
 
-    /// The link of an active lease, if it is there.
+    /// The link of an active lease, if it is there, under whatever name: it may have been renamed by hand.
     #[must_use]
     pub fn pod_link(&self, lease: &Lease) -> Option<&Link> {
         let State::Active { ifindex, .. } = lease.state else { return None };
-        self.facts
-            .links
-            .get(&agent_api::names::host_ifname(&lease.key))
-            .filter(|link| link.ifindex == ifindex)
+        let node = &self.config.node;
+        let mac = switch_side_mac(node.pods.mac(node.number, lease.host));
+        let named = self.facts.links.get(&names::host_ifname(&lease.key));
+        let renamed = || self.facts.links.values().find(|link| link.ifindex == ifindex && link.mac == mac);
+        named.filter(|link| link.ifindex == ifindex).or_else(renamed)
     }
 
     /// Leases that nothing stands behind any more, with the reason.

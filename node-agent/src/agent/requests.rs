@@ -5,9 +5,8 @@ use agent_api::{
     Verb, names,
 };
 use agent_core::{
-    dataplane::{Attached, Dataplane, Entry, PodLink, Program, Step},
-    desired::desired,
-    ipam,
+    dataplane::{Attached, Dataplane, Entry, Program, Step},
+    desired, ipam,
     lease::{Lease, State, Timestamp},
     world::Event,
 };
@@ -65,17 +64,21 @@ impl Agent {
             return Err(unknown());
         }
         let (mut lease, ifindex) = (lease.clone(), request.host_ifindex);
-        // First: a program must not come to sit on a link that is not the pod's.
-        let link = Entry::PodLink(names::host_ifname(&lease.key), PodLink { ifindex });
-        self.reconciler
-            .take(Step::Set(link))
-            .map_err(|error| refuse(ErrorKind::Invalid, error.to_string()))?;
         lease.state = State::Active { at: clock::now(), ifindex, headroom: request.headroom.clone() };
+        // The agent that reserved it did not write it down.
+        lease.mtu = lease.mtu.or_else(|| desired::inner_mtu(&self.world));
+        // First: a program must not come to sit on a link that is not the pod's.
+        let name = names::host_ifname(&lease.key);
+        if let Some(link) = desired::pod_link(&self.world, &lease, &name) {
+            self.reconciler
+                .take(Step::Set(Entry::PodLink(name.clone(), link)))
+                .map_err(|error| refuse(ErrorKind::Invalid, error.to_string()))?;
+        }
         self.store.lease(&lease).map_err(not_stored)?;
         let key = lease.key.clone();
         self.world.apply(Event::Leased(Box::new(lease)));
         self.reconciler.pass(&self.world);
-        let missing = missing(ifindex, self.reconciler.wanted(), self.reconciler.actual());
+        let missing = missing(&name, ifindex, self.reconciler.wanted(), self.reconciler.actual());
         if missing.is_empty() {
             info!(%key, ifindex, "endpoint attached");
             return Ok(());
@@ -125,7 +128,10 @@ impl Agent {
         }
         let absent = expected.addresses.iter().filter(|address| !request.addresses.contains(address));
         problems.extend(absent.map(|address| format!("address {address} is missing")));
-        problems.extend(missing(*ifindex, &desired(&self.world), &actual).iter().map(ToString::to_string));
+        let name = names::host_ifname(&request.key);
+        let wanted = desired::desired(&self.world);
+        problems.extend(missing(&name, *ifindex, &wanted, &actual).iter().map(ToString::to_string));
+        problems.extend(link_faults(&name, &wanted, &actual));
         // What was found is mended by the next observation.
         self.next_tick = std::time::Instant::now();
         Ok(problems)
@@ -164,14 +170,16 @@ impl Agent {
 }
 
 /// What an endpoint still lacks in the kernel to be part of the segment.
-fn missing(ifindex: u32, desired: &Dataplane, actual: &Dataplane) -> Vec<&'static str> {
+fn missing(name: &str, ifindex: u32, desired: &Dataplane, actual: &Dataplane) -> Vec<&'static str> {
     let endpoint = desired.endpoints.get(&ifindex);
     let in_fdb = |plane: &Dataplane| {
         let mut entries = plane.fdb.iter();
         entries.find(|(_, entry)| entry.ifindex == ifindex).map(|(key, entry)| (*key, *entry))
     };
     let attachment = (Program::Endpoint, ifindex);
+    let link = |plane: &Dataplane| plane.pod_links.get(name).map(|link| link.ifindex);
     [
+        ("the node does not have its link", link(actual) == Some(ifindex)),
         (
             "the switch does not know the endpoint",
             endpoint.is_some() && endpoint == actual.endpoints.get(&ifindex),
@@ -185,6 +193,24 @@ fn missing(ifindex: u32, desired: &Dataplane, actual: &Dataplane) -> Vec<&'stati
     .into_iter()
     .filter_map(|(problem, right)| (!right).then_some(problem))
     .collect()
+}
+
+/// What is wrong with the node's end of an endpoint's link, in sentences.
+fn link_faults(name: &str, desired: &Dataplane, actual: &Dataplane) -> Vec<String> {
+    let (Some(wanted), Some(seen)) = (desired.pod_links.get(name), actual.pod_links.get(name)) else {
+        return Vec::new();
+    };
+    let mut faults = Vec::new();
+    if wanted.up != seen.up {
+        faults.push(format!("{name} is down"));
+    }
+    let numbers = [("MTU", seen.mtu, wanted.mtu), ("headroom", seen.headroom, wanted.headroom)];
+    let differing = numbers.into_iter().filter(|(_, seen, wanted)| seen != wanted);
+    faults.extend(
+        differing
+            .map(|(what, seen, wanted)| format!("the {what} of {name} is {seen}, {wanted} would be right")),
+    );
+    faults
 }
 
 fn refuse(kind: ErrorKind, message: String) -> Refusal {

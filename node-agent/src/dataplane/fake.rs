@@ -7,7 +7,7 @@ use std::{
 
 use agent_api::{MacAddress, names::host_ifname};
 use agent_core::{
-    dataplane::{Dataplane, Entry, Facts, Key, Link, Step},
+    dataplane::{Dataplane, Entry, Facts, Key, Link, PodLink, Step},
     world::World,
 };
 
@@ -38,8 +38,15 @@ impl Fake {
     /// A kernel with one uplink.
     pub fn with_uplink(name: &str) -> Self {
         let fake = Self::default();
-        let link =
-            Link { ifindex: 2, mac: MacAddress([2, 0, 0, 0, 0, 2]), mtu: 1500, up: true, addresses: vec![] };
+        let link = Link {
+            ifindex: 2,
+            mac: MacAddress([2, 0, 0, 0, 0, 2]),
+            mtu: 1500,
+            enabled: true,
+            up: true,
+            headroom: 0,
+            addresses: vec![],
+        };
         fake.state().links.insert(name.to_owned(), link);
         fake
     }
@@ -52,14 +59,22 @@ impl Fake {
     /// What the plugin does between Reserve and Activate.
     pub fn build_pod_link(&self, key: &agent_api::AttachmentKey, ifindex: u32) {
         let mut state = self.state();
-        state.plane.pod_links.insert(host_ifname(key), agent_core::dataplane::PodLink { ifindex });
+        state.plane.pod_links.insert(host_ifname(key), PodLink { ifindex, up: true, mtu: 1446, headroom: 0 });
     }
 }
 
 impl State {
     /// All links: those from outside, pairs of ours, pods'.
     fn links(&self) -> BTreeMap<String, Link> {
-        let link = |ifindex, mtu| Link { ifindex, mac: MacAddress([2; 6]), mtu, up: true, addresses: vec![] };
+        let link = |ifindex, mtu| Link {
+            ifindex,
+            mac: MacAddress([2; 6]),
+            mtu,
+            enabled: true,
+            up: true,
+            headroom: 0,
+            addresses: vec![],
+        };
         let mut links = self.links.clone();
         for (index, (name, pair)) in (100..).step_by(2).zip(&self.plane.pairs) {
             links.insert(name.clone(), link(index, pair.mtu));
@@ -81,8 +96,9 @@ impl State {
             *budget -= 1;
         }
         match step {
-            Step::Set(Entry::PodLink(name, link)) if self.plane.pod_links.get(name) != Some(link) => {
-                Some("there is no such link".into())
+            Step::Set(Entry::PodLink(name, link)) => {
+                let there = self.plane.pod_links.get(name).is_some_and(|seen| seen.ifindex == link.ifindex);
+                (!there).then(|| "there is no such link".into())
             }
             _ => None,
         }

@@ -10,7 +10,7 @@ use agent_api::{
     names::{LINK_GROUP, LINK_PREFIX},
 };
 use agent_core::{
-    dataplane::{Link, Pair, PodLink},
+    dataplane::{Link, Pair},
     desired::{GATEWAY_LINK, GATEWAY_PEER, SEGMENTER_LINK, SEGMENTER_PEER, switch_side_mac},
 };
 use nix::errno::Errno;
@@ -33,13 +33,11 @@ pub(super) struct Seen {
     /// What the world wants to know of it; addresses are still missing.
     pub link: Link,
     /// It is one of ours.
-    ours: bool,
-    /// It is administratively up.
-    enabled: bool,
+    pub ours: bool,
+    /// It was made by us, whatever it is called now.
+    pub in_group: bool,
     /// Interface index of a veth's other end in the same namespace.
     peer: Option<u32>,
-    /// `tx_extra_headroom`, bytes.
-    headroom: u32,
     /// Packets that it lost.
     dropped: u64,
 }
@@ -57,7 +55,7 @@ pub(super) fn links(route: &mut Route, headroom_attribute: Option<u16>) -> Answe
     Ok(messages.map(|message| seen(&message, headroom_attribute)).collect())
 }
 
-fn seen(message: &LinkMessage, headroom_attribute: Option<u16>) -> (String, Seen) {
+pub(super) fn seen(message: &LinkMessage, headroom_attribute: Option<u16>) -> (String, Seen) {
     let flags = message.header.flags;
     let mut name = String::new();
     let (mut group, mut foreign) = (0, false);
@@ -66,13 +64,14 @@ fn seen(message: &LinkMessage, headroom_attribute: Option<u16>) -> (String, Seen
             ifindex: message.header.index,
             mac: MacAddress::default(),
             mtu: 0,
+            enabled: flags.contains(LinkFlags::Up),
+            headroom: 0,
             up: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
             addresses: Vec::new(),
         },
         ours: false,
-        enabled: flags.contains(LinkFlags::Up),
+        in_group: false,
         peer: None,
-        headroom: 0,
         dropped: 0,
     };
     for attribute in &message.attributes {
@@ -87,13 +86,14 @@ fn seen(message: &LinkMessage, headroom_attribute: Option<u16>) -> (String, Seen
             LinkAttribute::LinkNetNsId(_) => foreign = true,
             LinkAttribute::Stats64(stats) => seen.dropped = stats.rx_dropped + stats.tx_dropped,
             other if headroom_attribute.is_some_and(|number| number == other.kind()) => {
-                seen.headroom = number(other);
+                seen.link.headroom = number(other);
             }
             _ => {}
         }
     }
     seen.peer = seen.peer.filter(|_| !foreign);
-    seen.ours = group == LINK_GROUP && name.starts_with(LINK_PREFIX);
+    seen.in_group = group == LINK_GROUP;
+    seen.ours = seen.in_group && name.starts_with(LINK_PREFIX);
     (name, seen)
 }
 
@@ -110,7 +110,7 @@ pub(super) fn pairs(links: &Links, ethtool: &mut Generic) -> Answer<BTreeMap<Str
     for (near_name, far_name) in PAIRS {
         let (Some(near), Some(far)) = (links.get(near_name), links.get(far_name)) else { continue };
         let whole = near.peer == Some(far.link.ifindex) && near.ours && far.ours;
-        if !whole || !near.enabled || !far.enabled {
+        if !whole || !near.link.enabled || !far.link.enabled {
             continue;
         }
         let segments = segmentation(&ethtool.active_features(near.link.ifindex)?).is_empty();
@@ -119,7 +119,7 @@ pub(super) fn pairs(links: &Links, ethtool: &mut Generic) -> Answer<BTreeMap<Str
             peer: far_name.into(),
             mac: near.link.mac,
             mtu: same(near.link.mtu, far.link.mtu),
-            headroom: same(near.headroom, far.headroom),
+            headroom: same(near.link.headroom, far.link.headroom),
             segments,
         };
         pairs.insert(near_name.into(), pair);
@@ -132,11 +132,9 @@ pub(super) fn ours(links: &Links) -> impl Iterator<Item = &str> {
     links.iter().filter(|(_, seen)| seen.ours).map(|(name, _)| name.as_str())
 }
 
-/// Links of pods: all of ours that are no part of a pair.
-pub(super) fn pod_links(links: &Links) -> BTreeMap<String, PodLink> {
-    let paired = |name: &str| PAIRS.iter().any(|(near, far)| [*near, *far].contains(&name));
-    let pods = links.iter().filter(|(name, seen)| seen.ours && !paired(name));
-    pods.map(|(name, seen)| (name.clone(), PodLink { ifindex: seen.link.ifindex })).collect()
+/// Is it the name of an end of a pair?
+pub(super) fn is_paired(name: &str) -> bool {
+    PAIRS.iter().any(|(near, far)| [*near, *far].contains(&name))
 }
 
 /// Packets that the segmenter's ends have lost.
@@ -233,7 +231,8 @@ fn create(route: &mut Route, name: &str, pair: &Pair, headroom: Option<&LinkAttr
     route.change(&RouteNetlinkMessage::NewLink(near), NLM_F_CREATE | NLM_F_EXCL)
 }
 
-fn mend(
+/// Brings a link up and gives it what it lacks.
+pub(super) fn mend(
     route: &mut Route,
     seen: &Seen,
     mac: MacAddress,
@@ -254,7 +253,7 @@ fn mend(
     route.change(&RouteNetlinkMessage::SetLink(message), 0)
 }
 
-fn headroom(number: u16, bytes: u32) -> LinkAttribute {
+pub(super) fn headroom(number: u16, bytes: u32) -> LinkAttribute {
     LinkAttribute::Other(DefaultNla::new(number, bytes.to_ne_bytes().to_vec()))
 }
 
@@ -265,15 +264,6 @@ pub(super) fn index(route: &mut Route, name: &str) -> Answer<u32> {
     match route.get(&RouteNetlinkMessage::GetLink(message))? {
         RouteNetlinkMessage::NewLink(found) => Ok(found.header.index),
         _ => Err(Errno::ENODEV.into()),
-    }
-}
-
-/// Is a link of this name and index there? Nothing is changed: the plugin has built it.
-pub(super) fn confirm_pod_link(route: &mut Route, name: &str, link: &PodLink) -> Result<(), StepError> {
-    let doing = format_args!("looking for link {name} with index {}", link.ifindex);
-    match index(route, name).doing(doing)? {
-        found if found == link.ifindex => Ok(()),
-        found => Err(format!("its index is {found}")).doing(doing),
     }
 }
 

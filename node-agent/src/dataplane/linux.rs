@@ -25,7 +25,7 @@ use super::{
     links::{self, Links},
     neighbour_tables, neighbours,
     nft::Nft,
-    routes, switch,
+    pod_links, routes, switch,
     sysctls::{self, Originals},
 };
 use crate::{
@@ -170,7 +170,9 @@ impl Linux {
             }
             Entry::Neighbour(hop, ()) => neighbours::set(&mut self.route, hop),
             Entry::Firewall(name, script) => self.nft.set(name, script),
-            Entry::PodLink(name, link) => links::confirm_pod_link(&mut self.route, name, link),
+            Entry::PodLink(name, link) => {
+                pod_links::set(&mut self.route, name, link, self.headroom_attribute)
+            }
             Entry::File(path, content) => files::set(path, content),
             _ => Ok(()),
         }
@@ -217,7 +219,7 @@ impl Kernel for Linux {
         let links = links::links(&mut self.route, self.headroom_attribute).doing("looking at links")?;
         let mut plane = Dataplane {
             pairs: links::pairs(&links, &mut self.ethtool).doing("looking at pairs")?,
-            pod_links: links::pod_links(&links),
+            pod_links: pod_links::pod_links(&links, world),
             sysctls: sysctls::read(&wanted_sysctls::desired(world).into_keys().collect()),
             ..Dataplane::default()
         };

@@ -83,7 +83,8 @@ pub fn request(container: &str) -> Reserve {
 }
 
 fn link(ifindex: u32, mtu: u32) -> Link {
-    Link { ifindex, mac: MacAddress([2, 0, 0, 0, 0, 1]), mtu, up: true, addresses: vec![] }
+    let mac = MacAddress([2, 0, 0, 0, 0, 1]);
+    Link { ifindex, mac, mtu, enabled: true, up: true, headroom: 0, addresses: vec![] }
 }
 
 /// Attaches pods 0..count; activation and observation of their links as the flags say.
