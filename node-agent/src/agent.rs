@@ -9,15 +9,19 @@ mod tests;
 
 use std::{
     collections::BTreeSet,
-    fs, io,
+    fs,
     path::PathBuf,
     sync::mpsc::{Receiver, RecvTimeoutError},
     time::{Duration, Instant},
 };
 
-use agent_api::{Refusal, Reply, Verb, names, pending};
+use agent_api::{
+    Refusal, Reply, Verb, names,
+    pending::{self, Pending},
+};
 use agent_core::{
     desired,
+    lease::Timestamp,
     world::{Event, World},
 };
 pub use feeds::Feeds;
@@ -108,8 +112,8 @@ impl Agent {
     /// # Errors
     /// If the memory cannot be read, or says that pods here have other addresses than the configuration gives them.
     pub fn start(parts: Parts) -> Result<Self, StoreError> {
+        let (events, unreadable) = parts.store.load(&parts.boot, clock::now())?;
         let mut world = World::new(parts.config.configuration.clone(), parts.boot);
-        let (events, unreadable) = parts.store.load()?;
         for error in unreadable {
             warn!(error, "lease not understood");
         }
@@ -245,7 +249,7 @@ impl Agent {
     fn free(&mut self, host: u16) {
         let at = clock::now();
         self.world.apply(Event::Freed { host, at });
-        if let Err(error) = self.store.freed(host, at) {
+        if let Err(error) = self.store.freed(host, at, &self.world.boot) {
             // The next agent finds the lease, and that nothing stands behind it.
             warn!(%error, host, "release not written down");
         }
@@ -261,11 +265,24 @@ impl Agent {
         for file in files {
             match &file.release {
                 // A lease made after the word was left is another ADD's.
-                Ok(release) => self.release_older_than(release, left_at(&file.path)),
+                Ok(release) => self.release_older_than(release, self.left_at(&file)),
                 Err(error) => warn!(error, file = %file.path.display(), "pending release not understood"),
             }
             if let Err(error) = file.remove() {
                 warn!(%error, file = %file.path.display(), "pending release not removed");
+            }
+        }
+    }
+
+    /// When word was left. A plugin that does not say so yet has left it as long ago as the file is old.
+    fn left_at(&self, file: &Pending) -> Timestamp {
+        match &file.left {
+            Some(left) if left.boot == self.world.boot => left.at,
+            Some(_) => 0,
+            None => {
+                let modified = fs::metadata(&file.path).and_then(|it| it.modified());
+                let age = modified.map(|modified| modified.elapsed().unwrap_or_default()).unwrap_or_default();
+                clock::now().saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
             }
         }
     }
@@ -300,13 +317,4 @@ impl Agent {
             ready: self.ready(),
         })
     }
-}
-
-/// When a pending file was left, milliseconds since the epoch.
-fn left_at(path: &std::path::Path) -> u64 {
-    let modified = || -> io::Result<u64> {
-        let since = fs::metadata(path)?.modified()?.duration_since(std::time::UNIX_EPOCH);
-        Ok(since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)))
-    };
-    modified().unwrap_or(u64::MAX)
 }

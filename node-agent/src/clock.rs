@@ -3,17 +3,28 @@
 use std::{
     fs::{self, File},
     io::{self, Read},
-    time::{SystemTime, UNIX_EPOCH},
 };
+
+use nix::time::{ClockId, clock_gettime};
 
 use agent_core::lease::{BootId, Timestamp};
 
-/// Milliseconds since the epoch.
+/// Milliseconds since the boot, sleep included: nobody can set this clock.
 #[must_use]
 pub fn now() -> Timestamp {
-    // A clock before 1970 counts as 1970.
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+    nanoseconds(ClockId::CLOCK_BOOTTIME) / 1_000_000
+}
+
+/// Nanoseconds on the clock that eBPF programs read, `bpf_ktime_get_ns`.
+#[must_use]
+pub fn switch_now() -> u64 {
+    nanoseconds(ClockId::CLOCK_MONOTONIC)
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    // Both clocks are there on every Linux, and begin at zero.
+    let time = clock_gettime(clock).map_or(Default::default(), std::time::Duration::from);
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The boot we are in.

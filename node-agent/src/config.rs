@@ -6,12 +6,16 @@ mod duration;
 mod raw;
 
 use std::{
-    fmt, io,
+    fmt,
+    fs::File,
+    io::{self, Read},
     net::SocketAddr,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
 use agent_core::config::Configuration;
+use nix::fcntl::OFlag;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -101,9 +105,18 @@ fn lines(problems: &[Problem]) -> String {
 /// # Errors
 /// Any [`ConfigError`].
 pub fn load(path: &Path) -> Result<NodeConfig, ConfigError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    let text = read(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
     parse(&text)
+}
+
+/// The agent must not wait for a writer, should it be a pipe, or read a device for ever.
+fn read(path: &Path) -> io::Result<String> {
+    let mut file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map(|_| text)
 }
 
 /// Checks the text of a file.

@@ -63,6 +63,9 @@ pub struct Measurements {
     pub counters: Counters,
     /// Packets lost on the way through the segmenter.
     pub segmenter_drops: u64,
+    /// Path MTUs towards peers that routers on the way have told and that still hold, by node number: largest outer
+    /// packet, bytes.
+    pub path_mtus: BTreeMap<u32, u32>,
     /// Neighbour tables by family (`ipv4`, `ipv6`); none where the initial namespace cannot be seen.
     pub neighbour_tables: BTreeMap<&'static str, NeighbourTable>,
 }

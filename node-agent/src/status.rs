@@ -57,7 +57,7 @@ pub fn report(sources: &Sources<'_>) -> Report {
         conditions: statements(sources),
         headroom: headroom(world),
         endpoints: world.leases.iter().map(|lease| endpoint(world, lease)).collect(),
-        peers: peers(world, sources.actual),
+        peers: peers(world, sources.actual, &measured),
         drops: drops.collect(),
         events: events.collect(),
         segmenter_drops: measured.segmenter_drops,
@@ -143,7 +143,7 @@ fn endpoint(world: &World, lease: &Lease) -> Endpoint {
     }
 }
 
-fn peers(world: &World, actual: &Dataplane) -> Vec<Peer> {
+fn peers(world: &World, actual: &Dataplane, measured: &Measurements) -> Vec<Peer> {
     let name = |ifindex: u32| {
         let uplink = desired::uplinks(world).find(|(_, link)| link.ifindex == ifindex);
         uplink.map_or_else(|| ifindex.to_string(), |(name, _)| name.clone())
@@ -163,6 +163,10 @@ fn peers(world: &World, actual: &Dataplane) -> Vec<Peer> {
             locator: world.config.sid_block.locator(number).to_string(),
             address: peer.address.into(),
             mtu: actual.nodes.get(&number).map(|node| node.mtu),
+            path_mtu: measured
+                .path_mtus
+                .get(&number.into())
+                .map(|outer| outer.saturating_sub(desired::OVERHEAD)),
             reachable: next_hops.iter().any(|hop| hop.mac.is_some()),
             probe: world.probes.peers.get(&number).map(|outcome| outcome.label().to_owned()),
             next_hops,

@@ -1,12 +1,15 @@
 //! What outlives the agent: leases, in files that a later agent, or an earlier, can read.
 //!
 //! ```text
-//! <state>/version              1.0
+//! <state>/version              1.1
 //! <state>/node.json            what addresses follow from
-//! <state>/leases/<host>.json   {"leased": {...}} or {"freed": {"at": ...}}
+//! <state>/leases/<host>.json   {"leased": {...}} or {"freed": {"at": ..., "boot": ...}}
 //! <state>/sysctls.json         see `sysctls`
 //! <state>/pending/             see `agent_api::pending`
 //! ```
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     fmt, fs, io,
@@ -18,7 +21,7 @@ use agent_api::Version;
 use agent_core::{
     addr::NodeNumber,
     config::LocalNode,
-    lease::{Lease, Timestamp},
+    lease::{BootId, Lease, State, Timestamp},
     world::Event,
 };
 use ipnet::IpNet;
@@ -28,7 +31,7 @@ use crate::replace_file::replace_file;
 
 /// Form of the files. Minor: fields were added that an older agent may ignore.
 pub const VERSION: Version = {
-    let (major, minor) = bpf_common::names::as_built(1, 0);
+    let (major, minor) = bpf_common::names::as_built(1, 1);
     Version { major, minor }
 };
 
@@ -92,7 +95,12 @@ impl fmt::Display for Origin {
 #[serde(rename_all = "camelCase")]
 enum Record {
     Leased(Box<Lease>),
-    Freed { at: Timestamp },
+    Freed {
+        at: Timestamp,
+        /// In which boot; agents before minor 1 did not say.
+        #[serde(default)]
+        boot: BootId,
+    },
 }
 
 /// The state folder.
@@ -113,8 +121,9 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             found => found.map_err(at(&version))?,
         };
-        // Empty is what a crash of the machine makes of it (see `replace_file`), and says nothing.
-        if !found.is_empty() && major(&found).is_none_or(|major| major > VERSION.major) {
+        // Empty or full of zeros is what a crash of the machine makes of it (see `replace_file`), and says nothing.
+        let says_nothing = found.trim_matches('\0').trim().is_empty();
+        if !says_nothing && major(&found).is_none_or(|major| major > VERSION.major) {
             return Err(StoreError::Newer { path: folder.to_owned(), found: found.trim().to_owned() });
         }
         let leases = store.leases();
@@ -128,11 +137,12 @@ impl Store {
     }
 
     /// What was written down, as events. A file that is none of ours, or was cut short by a crash of the machine, is
-    /// named in the second list and left alone.
+    /// named in the second list and left alone. `boot` and `now`: the present ones. What is of an earlier boot, or of an
+    /// agent before minor 1, which wrote wall-clock time, was before everything that is of this boot.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the folder cannot be read.
-    pub fn load(&self) -> Result<(Vec<Event>, Vec<String>), StoreError> {
+    pub fn load(&self, boot: &str, now: Timestamp) -> Result<(Vec<Event>, Vec<String>), StoreError> {
         let (mut events, mut unreadable) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(self.leases()).map_err(at(&self.leases()))? {
             let path = entry.map_err(at(&self.leases()))?.path();
@@ -140,7 +150,7 @@ impl Store {
                 continue;
             }
             match read(&path) {
-                Ok(event) => events.push(event),
+                Ok(record) => events.push(event(record, boot, now)),
                 Err(error) => unreadable.push(format!("{}: {error}", path.display())),
             }
         }
@@ -177,8 +187,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Io`].
-    pub fn freed(&self, host: u16, at: Timestamp) -> Result<(), StoreError> {
-        self.write(host, &Record::Freed { at })
+    pub fn freed(&self, host: u16, at: Timestamp, boot: &str) -> Result<(), StoreError> {
+        self.write(host, &Record::Freed { at, boot: boot.to_owned() })
     }
 
     fn write(&self, host: u16, record: &Record) -> Result<(), StoreError> {
@@ -190,14 +200,27 @@ impl Store {
     }
 }
 
-fn read(path: &Path) -> Result<Event, String> {
+/// A record and the host number that it is about.
+fn read(path: &Path) -> Result<(u16, Record), String> {
     let host = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<u16>().ok());
     let host = host.ok_or("its name is not a host number")?;
     let bytes = fs::read(path).map_err(|error| error.to_string())?;
     match serde_json::from_slice(&bytes).map_err(|error| error.to_string())? {
-        Record::Leased(lease) if lease.host == host => Ok(Event::Leased(lease)),
-        Record::Leased(lease) => Err(format!("it holds the lease of host number {}", lease.host)),
-        Record::Freed { at } => Ok(Event::Freed { host, at }),
+        Record::Leased(lease) if lease.host != host => {
+            Err(format!("it holds the lease of host number {}", lease.host))
+        }
+        record => Ok((host, record)),
+    }
+}
+
+fn event((host, record): (u16, Record), this_boot: &str, now: Timestamp) -> Event {
+    match record {
+        Record::Leased(mut lease) => {
+            let (State::Reserved { at } | State::Active { at, .. }) = &mut lease.state;
+            *at = Some(*at).filter(|at| *at <= now).unwrap_or(0);
+            Event::Leased(lease)
+        }
+        Record::Freed { at, boot } => Event::Freed { host, at: if boot == this_boot { at } else { 0 } },
     }
 }
 
@@ -212,80 +235,4 @@ fn major(version: &str) -> Option<u32> {
 
 fn at(path: &Path) -> impl Fn(io::Error) -> StoreError + '_ {
     |source| StoreError::Io { path: path.to_owned(), source }
-}
-
-#[cfg(test)]
-mod tests {
-    use agent_api::{AttachmentKey, Pod};
-    use agent_core::lease::State;
-
-    use super::*;
-
-    fn lease(host: u16) -> Lease {
-        Lease {
-            key: AttachmentKey { network: "n".into(), container: "c".into(), ifname: "eth0".into() },
-            host,
-            slot: 1,
-            nonce: "x".into(),
-            boot: "b".into(),
-            netns: "/run/netns/c".into(),
-            netns_inode: 7,
-            pod: Pod::default(),
-            mtu: None,
-            state: State::Reserved { at: 5 },
-        }
-    }
-
-    #[test]
-    fn what_was_written_is_read_by_the_next_agent() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
-        store.lease(&lease(2)).unwrap();
-        store.lease(&lease(3)).unwrap();
-        store.freed(3, 9).unwrap();
-        let (mut events, unreadable) = Store::open(folder.path()).unwrap().load().unwrap();
-        events.sort_by_key(|event| matches!(event, Event::Freed { .. }));
-        assert_eq!(events, [Event::Leased(Box::new(lease(2))), Event::Freed { host: 3, at: 9 }]);
-        assert_eq!(unreadable, Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_file_cut_short_is_named_and_hides_no_other() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
-        store.lease(&lease(2)).unwrap();
-        fs::write(folder.path().join("leases/4.json"), "").unwrap();
-        let (events, unreadable) = store.load().unwrap();
-        assert_eq!(events.len(), 1);
-        assert!(unreadable[0].contains("leases/4.json"), "{unreadable:?}");
-    }
-
-    #[test]
-    fn state_of_a_newer_major_version_is_not_touched() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("version"), "2.0\n").unwrap();
-        assert!(matches!(Store::open(folder.path()), Err(StoreError::Newer { .. })));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_version_cut_short_says_nothing_and_one_that_is_right_is_not_written_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let version = folder.path().join("version");
-        fs::write(&version, "").unwrap();
-        Store::open(folder.path()).unwrap();
-        let written = fs::metadata(&version).unwrap().modified().unwrap();
-        assert_eq!(fs::read_to_string(&version).unwrap(), format!("{VERSION}\n"));
-        Store::open(folder.path()).unwrap();
-        assert_eq!(fs::metadata(&version).unwrap().modified().unwrap(), written);
-    }
-
-    #[test]
-    fn state_of_an_older_or_a_newer_minor_version_is_used() {
-        for version in ["0.9\n", "1.7\n"] {
-            let folder = tempfile::tempdir().unwrap();
-            fs::write(folder.path().join("version"), version).unwrap();
-            assert!(Store::open(folder.path()).is_ok(), "{version}");
-        }
-    }
 }

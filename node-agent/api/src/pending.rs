@@ -12,16 +12,54 @@ use std::{
     process,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Release, Request, Verb, Version, line, names};
 
 /// Ending of the files that count; a file being written has another.
 const ENDING: &str = "json";
+
+/// A point in time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Moment {
+    /// The kernel's boot id.
+    pub boot: String,
+    /// Milliseconds since that boot: wall-clock time may be set between a DEL and an ADD.
+    pub at: u64,
+}
+
+impl Moment {
+    /// The present one, rounded down to 10 ms, which is what the kernel shows.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn now() -> io::Result<Self> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+        let uptime = fs::read_to_string("/proc/uptime")?;
+        // Seconds with two digits behind the point.
+        let digits: String =
+            uptime.split(' ').next().unwrap_or_default().chars().filter(char::is_ascii_digit).collect();
+        let hundredths: u64 = digits.parse().map_err(io::Error::other)?;
+        Ok(Self { boot, at: hundredths * 10 })
+    }
+}
+
+/// What a file says. Older plugins do not say when it was left.
+#[derive(Serialize, Deserialize)]
+struct Word {
+    #[serde(flatten)]
+    request: Request,
+    left: Option<Moment>,
+}
 
 /// A file of the pending folder.
 #[derive(Debug)]
 pub struct Pending {
     /// Where it is.
     pub path: PathBuf,
+    /// When it was left, if it says so.
+    pub left: Option<Moment>,
     /// What it asks for; or, for a file that nobody can act on, why not.
     pub release: Result<Release, String>,
 }
@@ -48,6 +86,7 @@ pub fn leave(folder: &Path, release: Release) -> io::Result<()> {
     let path = folder.join(file_name(&release));
     let temporary = path.with_extension(format!("{}.tmp", process::id()));
     let request = Request { version: Version::CURRENT, verb: Verb::Release(release) };
+    let word = Word { request, left: Moment::now().ok() };
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let written = OpenOptions::new()
         .write(true)
@@ -55,7 +94,7 @@ pub fn leave(folder: &Path, release: Release) -> io::Result<()> {
         .truncate(true)
         .mode(0o600)
         .open(&temporary)
-        .and_then(|mut file| file.write_all(&line::encode(&request)?))
+        .and_then(|mut file| file.write_all(&line::encode(&word)?))
         .and_then(|()| fs::rename(&temporary, &path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
@@ -76,7 +115,9 @@ pub fn list(folder: &Path) -> io::Result<Vec<Pending>> {
     for entry in entries {
         let path = entry?.path();
         if path.extension().is_some_and(|ending| ending == ENDING) {
-            found.push(Pending { release: read(&path), path });
+            let read = read(&path);
+            let left = read.as_ref().ok().and_then(|(_, left)| left.clone());
+            found.push(Pending { release: read.map(|(release, _)| release), left, path });
         }
     }
     Ok(found)
@@ -94,14 +135,17 @@ fn file_name(release: &Release) -> String {
     }
 }
 
-fn read(path: &Path) -> Result<Release, String> {
+fn read(path: &Path) -> Result<(Release, Option<Moment>), String> {
     let mut bytes = Vec::new();
     let limit = line::MAX_LINE as u64;
     File::open(path)
         .and_then(|file| file.take(limit).read_to_end(&mut bytes))
         .map_err(|error| error.to_string())?;
     match line::decode_request(&bytes) {
-        Ok(Request { verb: Verb::Release(release), .. }) => Ok(release),
+        Ok(Request { verb: Verb::Release(release), .. }) => {
+            let left = serde_json::from_slice(&bytes).map_or(None, |word: Word| word.left);
+            Ok((release, left))
+        }
         Ok(_) => Err("it asks for something other than a release".into()),
         Err(refusal) => Err(refusal.message),
     }
@@ -140,6 +184,23 @@ mod tests {
             pending.remove().unwrap();
         }
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn word_says_when_it_was_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let before = Moment::now().unwrap();
+        leave(directory.path(), release("one", None)).unwrap();
+        let left = list(directory.path()).unwrap().remove(0).left.unwrap();
+        let after = Moment::now().unwrap();
+        assert_eq!(left.boot, before.boot);
+        assert!((before.at..=after.at).contains(&left.at), "{before:?} {left:?} {after:?}");
+        // As older plugins leave it.
+        let old = Request { version: Version::CURRENT, verb: Verb::Release(release("two", None)) };
+        fs::write(directory.path().join("old.json"), line::encode(&old).unwrap()).unwrap();
+        let found = list(directory.path()).unwrap();
+        let old = found.iter().find(|pending| pending.path.ends_with("old.json")).unwrap();
+        assert_eq!((&old.left, &old.release), (&None, &Ok(release("two", None))));
     }
 
     #[test]

@@ -214,7 +214,7 @@ tables! {
 /// What the node's surroundings are: seen, not made by us.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// When the observation began, milliseconds since the epoch.
+    /// When the observation began, milliseconds since the boot.
     pub observed_at: u64,
     /// All links in the node's namespace, by name.
     pub links: BTreeMap<String, Link>,

@@ -5,7 +5,7 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr},
 };
 
-use agent_api::{Assignment, ErrorKind, Refusal, Reserve, Route};
+use agent_api::{Assignment, ErrorKind, MacAddress, Refusal, Reserve, Route, names};
 use bpf_common::names::MAX_ENDPOINTS;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -88,11 +88,16 @@ pub fn assignment(world: &World, lease: &Lease) -> Result<Assignment, Refusal> {
 }
 
 /// A host number never used before, else the one freed longest ago: so that no address comes back while neighbour
-/// caches still know its last owner, as long as the pool has any other.
+/// caches still know its last owner, as long as the pool has any other. One of which nothing is known, but whose link is
+/// there, is in use: its lease could not be read.
 fn free_host(world: &World) -> Result<u16, Refusal> {
-    let pods = world.config.node.pods;
+    let node = &world.config.node;
+    let pods = node.pods;
+    let links = world.facts.links.iter().filter(|(name, _)| names::is_host_ifname(name));
+    let linked: BTreeSet<MacAddress> = links.map(|(_, link)| link.mac).collect();
     let fresh = (GATEWAY + 1..=pods.last_host())
-        .find(|&host| world.leases.at(host).is_none() && world.leases.freed_at(host).is_none());
+        .filter(|&host| world.leases.at(host).is_none() && world.leases.freed_at(host).is_none())
+        .find(|&host| !linked.contains(&desired::switch_side_mac(pods.mac(node.number, host))));
     let oldest =
         || world.leases.freed().filter(|(host, _)| *host <= pods.last_host()).min_by_key(|(_, at)| *at);
     fresh.or_else(|| oldest().map(|(host, _)| host)).ok_or_else(|| {

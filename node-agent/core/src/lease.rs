@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use agent_api::{AttachmentKey, HeadroomOutcome, Pod};
 use serde::{Deserialize, Serialize};
 
-/// Milliseconds since the epoch. Wall-clock time, because it has to survive a reboot.
+/// Milliseconds since the boot, on a clock that nobody can set.
 pub type Timestamp = u64;
 
 /// The kernel's `boot_id`: leases of an earlier boot have no pods any more.

@@ -91,7 +91,7 @@ impl Agent {
     pub(super) fn release_older_than(&mut self, request: &Release, limit: Timestamp) {
         let Some(lease) = self.world.leases.get(&request.key) else { return };
         let (State::Reserved { at } | State::Active { at, .. }) = lease.state;
-        if at > limit || request.nonce.as_ref().is_some_and(|nonce| *nonce != lease.nonce) {
+        if at >= limit || request.nonce.as_ref().is_some_and(|nonce| *nonce != lease.nonce) {
             return;
         }
         let host = lease.host;

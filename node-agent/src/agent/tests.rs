@@ -1,4 +1,4 @@
-use std::{fs, path::Path, time::SystemTime};
+use std::{fs, path::Path};
 
 use agent_api::{
     Activate, AttachmentKey, ErrorKind, Gc, HeadroomOutcome, Pod, Readiness, Release, Reserve, names,
@@ -98,13 +98,18 @@ fn release(place: &Place, agent: &mut Agent, container: &str) {
 }
 
 /// What DEL leaves when it cannot reach the agent.
-fn leave_word(place: &Place, container: &str, at: SystemTime) -> PathBuf {
+fn leave_word(place: &Place, container: &str) -> PathBuf {
     let folder = Path::new(&place.path("state")).join("pending");
     pending::leave(&folder, Release { key: key(container), nonce: None }).unwrap();
-    for entry in fs::read_dir(&folder).unwrap() {
-        fs::File::options().append(true).open(entry.unwrap().path()).unwrap().set_modified(at).unwrap();
-    }
     folder
+}
+
+/// Waits until the clock of pending files, which goes in steps, has moved on.
+fn next_moment() {
+    let before = clock::now();
+    while pending::Moment::now().unwrap().at <= before {
+        std::thread::yield_now();
+    }
 }
 
 #[test]
@@ -251,7 +256,8 @@ fn word_left_in_the_pending_folder_is_heeded_once() {
     add(&place, &mut agent, "c", 40).unwrap();
     drop(agent);
     place.kernel.state().plane.pod_links.clear();
-    let folder = leave_word(&place, "c", SystemTime::now() + Duration::from_secs(1));
+    next_moment();
+    let folder = leave_word(&place, "c");
     let agent = place.agent();
     assert_eq!(agent.world.leases.count(), 0);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
@@ -261,7 +267,7 @@ fn word_left_in_the_pending_folder_is_heeded_once() {
 fn word_left_before_an_add_does_not_release_it() {
     let place = Place::new();
     let mut agent = place.agent();
-    leave_word(&place, "c", SystemTime::now() - Duration::from_secs(1));
+    leave_word(&place, "c");
     add(&place, &mut agent, "c", 40).unwrap();
     agent.resync(Look::Everywhere);
     assert_eq!(agent.world.leases.count(), 1);

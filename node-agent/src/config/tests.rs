@@ -159,3 +159,12 @@ proptest! {
         let _ = parse(&format!("{text}\nmtu: {word}\nheadroom: {word}\nhttp: '{word}'\n"));
     }
 }
+
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("node.yaml");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let error = load(&pipe).unwrap_err().to_string();
+    assert!(error.contains("node.yaml") && error.contains("not a regular file"), "{error}");
+}

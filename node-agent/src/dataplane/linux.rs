@@ -255,7 +255,13 @@ impl Kernel for Linux {
 
     fn measure(&mut self) -> Result<Measurements, StepError> {
         let links = links::links(&mut self.route, None).doing("looking at links")?;
+        let learned = self.switch.path_mtus().doing("reading path MTUs")?.into_iter();
+        let now = clock::switch_now();
         Ok(Measurements {
+            path_mtus: learned
+                .filter(|(_, learned)| learned.expires > now)
+                .map(|(number, learned)| (number, learned.mtu))
+                .collect(),
             counters: self.switch.counters().doing("reading counters")?,
             segmenter_drops: links::segmenter_drops(&links),
             neighbour_tables: neighbour_tables::tables(),

@@ -149,6 +149,9 @@ pub struct Peer {
     pub address: IpAddr,
     /// Largest inner packet towards it, as far as link MTUs tell, bytes.
     pub mtu: Option<u32>,
+    /// The same as a router on the way has told within the last ten minutes, bytes.
+    #[serde(default)]
+    pub path_mtu: Option<u32>,
     /// Ways to its locator.
     pub next_hops: Vec<NextHop>,
     /// A next hop is known and answers.

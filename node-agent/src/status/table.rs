@@ -94,7 +94,11 @@ fn peer(peer: &Peer) -> Vec<String> {
         peer.locator.clone(),
         if peer.reachable { "reachable" } else { "unreachable" }.into(),
         peer.probe.clone().unwrap_or_else(|| "not probed".into()),
-        peer.mtu.map_or_else(String::new, |mtu| format!("MTU {mtu}")),
+        match (peer.mtu, peer.path_mtu) {
+            (Some(mtu), Some(path)) if path < mtu => format!("MTU {path} (links: {mtu})"),
+            (Some(mtu), _) => format!("MTU {mtu}"),
+            (None, _) => String::new(),
+        },
         if ways.is_empty() { "no route".into() } else { ways },
     ]
 }

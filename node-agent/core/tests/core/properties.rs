@@ -113,6 +113,22 @@ proptest! {
 }
 
 #[test]
+fn an_address_whose_lease_cannot_be_read_is_not_given_away_while_its_link_is_there() {
+    let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
+    let mut seen = facts(&world, 1, 1500, |_| false, true);
+    let pods = world.config.node.pods;
+    let mac = desired::switch_side_mac(pods.mac(world.config.node.number, 2));
+    let mut link = seen.links["eth0"].clone();
+    (link.ifindex, link.mac) = (77, mac);
+    seen.links.insert("hw0123456789ab".into(), link);
+    world.apply(Event::Observed(Box::new(seen)));
+    assert_eq!(ipam::reserve(&world, &request("a"), "n".into(), 5).unwrap().host, 3);
+    let seen = facts(&world, 2, 1500, |_| false, true);
+    world.apply(Event::Observed(Box::new(seen)));
+    assert_eq!(ipam::reserve(&world, &request("a"), "n".into(), 5).unwrap().host, 2);
+}
+
+#[test]
 fn a_lease_of_an_earlier_boot_is_stale_and_not_switched() {
     let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
     attach(&mut world, 1, 1000, |_| true);
