@@ -18,6 +18,7 @@ mod pod_links;
 mod routes;
 mod switch;
 pub mod sysctls;
+mod ways;
 
 use std::{collections::BTreeMap, fmt::Display};
 
@@ -66,6 +67,8 @@ pub struct Measurements {
     /// Path MTUs towards peers that routers on the way have told and that still hold, by node number: largest outer
     /// packet, bytes.
     pub path_mtus: BTreeMap<u32, u32>,
+    /// Requests to the kernel by netlink since the agent's start.
+    pub netlink_requests: u64,
     /// Neighbour tables by family (`ipv4`, `ipv6`); none where the initial namespace cannot be seen.
     pub neighbour_tables: BTreeMap<&'static str, NeighbourTable>,
 }

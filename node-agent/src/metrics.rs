@@ -54,6 +54,7 @@ pub struct Metrics {
     neighbours_limit: Family<FamilyLabel, Gauge>,
     conditions: Family<ConditionLabel, Gauge>,
     failed_steps: Gauge,
+    netlink_requests: Counter,
     resync_seconds: Histogram,
 }
 
@@ -75,6 +76,7 @@ impl Metrics {
             neighbours_limit: Family::default(),
             conditions: Family::default(),
             failed_steps: Gauge::default(),
+            netlink_requests: Counter::default(),
             resync_seconds: Histogram::new(RESYNC_BUCKETS),
         };
         metrics.registered(feeds)
@@ -125,6 +127,11 @@ impl Metrics {
             self.failed_steps.clone(),
         );
         registry.register(
+            "agent_netlink_requests",
+            "Requests to the kernel by netlink",
+            self.netlink_requests.clone(),
+        );
+        registry.register(
             "agent_resync_duration_seconds",
             "Time to look at the kernel and mend it",
             self.resync_seconds.clone(),
@@ -147,6 +154,7 @@ impl Metrics {
             set(&self.events.get_or_create(&EventLabel { event: event.label() }), *packets);
         }
         set(&self.segmenter_drops, measured.segmenter_drops);
+        set(&self.netlink_requests, measured.netlink_requests);
         for (&family, table) in &measured.neighbour_tables {
             self.neighbours.get_or_create(&FamilyLabel { family }).set(table.entries.cast_signed());
             self.neighbours_limit.get_or_create(&FamilyLabel { family }).set(table.limit.cast_signed());

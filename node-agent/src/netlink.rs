@@ -63,6 +63,7 @@ pub type Answer<T> = Result<T, NetlinkError>;
 struct Connection {
     socket: Socket,
     sequence: u32,
+    requests: u64,
     buffer: Vec<u8>,
 }
 
@@ -73,12 +74,13 @@ impl Connection {
         socket.connect(&SocketAddr::new(0, 0))?;
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
-        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(BUFFER) })
+        Ok(Self { socket, sequence: 0, requests: 0, buffer: Vec::with_capacity(BUFFER) })
     }
 
     /// Sends one request and gives the payloads that come back, with their types.
     fn exchange(&mut self, kind: u16, flags: u16, payload: &[u8]) -> Answer<Vec<(u16, Vec<u8>)>> {
         self.sequence = self.sequence.wrapping_add(1);
+        self.requests += 1;
         let request = message::request(kind, flags | NLM_F_REQUEST | NLM_F_ACK, self.sequence, payload);
         self.socket.send(&request, 0)?;
         let mut replies = Vec::new();
@@ -137,6 +139,12 @@ impl Route {
         // Dumps are filtered by the kernel, not by us.
         connection.socket.set_netlink_get_strict_chk(true)?;
         Ok(Self { connection })
+    }
+
+    /// Requests so far.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.connection.requests
     }
 
     /// Asks for a change.

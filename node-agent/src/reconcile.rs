@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use agent_core::{
-    dataplane::{Dataplane, Facts, Step, plan},
-    desired::desired,
+    dataplane::{Dataplane, Facts, Step, plan, plan_attachments},
+    desired,
     world::World,
 };
 use tracing::{debug, info, warn};
@@ -77,11 +77,22 @@ impl Reconciler {
 
     /// Takes the steps from the known state to the desired one; gives how many were tried.
     pub fn pass(&mut self, world: &World) -> usize {
-        self.wanted = desired(world);
-        let steps = plan(&self.actual, &self.wanted);
+        self.wanted = desired::desired(world);
+        self.walk(plan(&self.actual, &self.wanted))
+    }
+
+    /// The same for what changes when pods come and go, and nothing else.
+    pub fn pass_attachments(&mut self, world: &World) -> usize {
+        self.wanted = desired::attachments(world);
+        self.walk(plan_attachments(&self.actual, &self.wanted))
+    }
+
+    fn walk(&mut self, steps: Vec<Step>) -> usize {
         let mut tried = 0;
+        // No step comes twice in one plan, so only those that failed before count.
+        let failed_before = self.failed.len();
         for step in steps {
-            if self.failed.iter().any(|(failed, _)| *failed == step) {
+            if self.failed[..failed_before].iter().any(|(failed, _)| *failed == step) {
                 continue;
             }
             tried += 1;
@@ -120,7 +131,7 @@ impl Reconciler {
         &self.actual
     }
 
-    /// What the last pass wanted the kernel's state to be.
+    /// What the last pass wanted the kernel's state to be, as far as it was about it.
     #[must_use]
     pub fn wanted(&self) -> &Dataplane {
         &self.wanted

@@ -100,8 +100,18 @@ pub enum Attached {
     Outdated,
 }
 
+/// What a table follows from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// Configuration, surroundings and peers.
+    Node,
+    /// Attachments, beside all that. An ADD or DEL changes these tables only, so that it costs the same with 5,000 peers
+    /// as with none.
+    Attachments,
+}
+
 macro_rules! tables {
-    ($($(#[$doc:meta])* $table:ident $variant:ident: $key:ty => $value:ty,)*) => {
+    ($($(#[$doc:meta])* $table:ident $variant:ident in $scope:ident: $key:ty => $value:ty,)*) => {
         /// All that the kernel holds of ours, or should hold.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Dataplane {
@@ -134,16 +144,27 @@ macro_rules! tables {
         /// then what has to go, in the reverse order. Nothing is taken away before its replacement stands.
         #[must_use]
         pub fn plan(actual: &Dataplane, desired: &Dataplane) -> Vec<Step> {
+            steps(actual, desired, &[Scope::Node, Scope::Attachments])
+        }
+
+        fn steps(actual: &Dataplane, desired: &Dataplane, scopes: &[Scope]) -> Vec<Step> {
             let mut steps = Vec::new();
-            $(steps.extend(
-                changed(&actual.$table, &desired.$table).map(|(key, value)| Step::Set(Entry::$variant(key, value))),
-            );)*
             let mut removals = Vec::new();
-            $(removals.extend(gone(&actual.$table, &desired.$table).map(|key| Step::Remove(Key::$variant(key))));)*
+            $(if scopes.contains(&Scope::$scope) {
+                let (actual, desired) = (&actual.$table, &desired.$table);
+                steps.extend(changed(actual, desired).map(|(key, value)| Step::Set(Entry::$variant(key, value))));
+                removals.extend(gone(actual, desired).map(|key| Step::Remove(Key::$variant(key))));
+            })*
             steps.extend(removals.into_iter().rev());
             steps
         }
     };
+}
+
+/// The steps of [`plan`] that are about attachments: `desired` is what [`crate::desired::attachments`] gives.
+#[must_use]
+pub fn plan_attachments(actual: &Dataplane, desired: &Dataplane) -> Vec<Step> {
+    steps(actual, desired, &[Scope::Attachments])
 }
 
 fn changed<'a, K: Ord + Clone, V: PartialEq + Clone>(
@@ -174,41 +195,41 @@ pub enum Step {
 
 tables! {
     /// Veth pairs of the node's own, by the near end's name.
-    pairs Pair: String => Pair,
+    pairs Pair in Node: String => Pair,
     /// Addresses of our links.
-    addresses Address: LinkAddress => (),
+    addresses Address in Node: LinkAddress => (),
     /// Kernel settings. A removal restores nothing: see `cleanup`.
-    sysctls Sysctl: Sysctl => String,
+    sysctls Sysctl in Node: Sysctl => String,
     /// Routes.
-    routes Route: RouteKey => RouteTarget,
+    routes Route in Node: RouteKey => RouteTarget,
     /// Managed neighbour entries, which the kernel keeps resolved.
-    neighbours Neighbour: Hop => (),
+    neighbours Neighbour in Node: Hop => (),
     /// Our nftables tables, by family and name, as scripts for `nft -f`.
-    firewall Firewall: String => String,
+    firewall Firewall in Node: String => String,
     /// Links of pods. They are mended here, never created; those that belong to no lease are removed.
-    pod_links PodLink: String => PodLink,
+    pod_links PodLink in Attachments: String => PodLink,
     /// eBPF map: the node's settings.
-    settings Settings: () => maps::Settings,
+    settings Settings in Node: () => maps::Settings,
     /// eBPF map: pod prefixes and their nodes, by network number and prefix.
-    prefixes4 Prefix4: (u16, Ipv4Net) => NodeNumber,
+    prefixes4 Prefix4 in Node: (u16, Ipv4Net) => NodeNumber,
     /// eBPF map: the same for IPv6.
-    prefixes6 Prefix6: (u16, Ipv6Net) => maps::Prefix6,
+    prefixes6 Prefix6 in Node: (u16, Ipv6Net) => maps::Prefix6,
     /// eBPF map: peers and the ways to them.
-    nodes Node: NodeNumber => maps::Node,
+    nodes Node in Node: NodeNumber => maps::Node,
     /// eBPF map: peers that get flooded frames, by position.
-    flood_nodes FloodNode: u32 => NodeNumber,
+    flood_nodes FloodNode in Node: u32 => NodeNumber,
     /// eBPF map: endpoints, by interface index.
-    endpoints Endpoint: u32 => maps::Endpoint,
+    endpoints Endpoint in Attachments: u32 => maps::Endpoint,
     /// eBPF map: the forwarding database.
-    fdb Fdb: maps::FdbKey => maps::FdbEntry,
+    fdb Fdb in Attachments: maps::FdbKey => maps::FdbEntry,
     /// eBPF map: local endpoints that get flooded frames, by slot.
-    flood_endpoints FloodEndpoint: u32 => maps::FloodEndpoint,
+    flood_endpoints FloodEndpoint in Attachments: u32 => maps::FloodEndpoint,
     /// eBPF map: networks, by number.
-    networks Network: u32 => maps::Network,
+    networks Network in Attachments: u32 => maps::Network,
     /// Programs attached, by program and interface index.
-    attachments Attachment: (Program, u32) => Attached,
+    attachments Attachment in Attachments: (Program, u32) => Attached,
     /// Files on the node: the CNI configuration.
-    files File: PathBuf => String,
+    files File in Node: PathBuf => String,
 }
 
 /// What the node's surroundings are: seen, not made by us.

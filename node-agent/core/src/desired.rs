@@ -3,6 +3,7 @@
 //! Facts that are still missing (a link without index, a peer without route) leave out what depends on them: the
 //! pass after the next observation adds it.
 
+mod attachments;
 mod peers;
 
 use std::{
@@ -10,19 +11,19 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-use agent_api::{HeadroomOutcome, MacAddress};
+use agent_api::MacAddress;
 use bpf_common::{maps, names::MAX_FLOOD_NODES};
 use ipnet::IpNet;
 
+pub use attachments::{attachments, pod_link};
 pub use peers::ways;
 
 use crate::{
     addr::{NodeNumber, PodCidrs},
     config::{Flooding, Headroom},
-    dataplane::{Attached, Dataplane, Link, LinkAddress, Pair, PodLink, Program},
+    dataplane::{Dataplane, Link, LinkAddress, Pair},
     firewall,
     ipam::GATEWAY,
-    lease::{Lease, State},
     sysctls,
     world::World,
 };
@@ -55,15 +56,13 @@ pub fn desired(world: &World) -> Dataplane {
     let mut plane = Dataplane {
         sysctls: sysctls::desired(world),
         firewall: firewall::desired(world),
-        ..Dataplane::default()
+        ..attachments(world)
     };
     if let Some(mtu) = inner_mtu(world) {
         node_links(world, mtu, &mut plane);
-        pods(world, &mut plane);
     }
     peers::underlay_routes(world, &mut plane);
     peers::peers(world, &mut plane);
-    network(world, &mut plane);
     if world.announced {
         let (path, content) = &world.config.conflist;
         plane.files.insert(path.clone(), content.clone());
@@ -128,18 +127,8 @@ fn node_links(world: &World, mtu: u32, plane: &mut Dataplane) {
     for address in gateway_addresses(world, mtu) {
         plane.addresses.insert(LinkAddress { link: GATEWAY_LINK.into(), address }, ());
     }
-    for (_, link) in uplinks(world) {
-        plane.attachments.insert((Program::Uplink, link.ifindex), Attached::Current);
-    }
-    if let Some(far) = world.facts.links.get(SEGMENTER_PEER) {
-        plane.attachments.insert((Program::Segment, far.ifindex), Attached::Current);
-    }
     if let Some(near) = world.facts.links.get(SEGMENTER_LINK) {
         plane.settings.insert((), settings(world, mac, near.ifindex));
-    }
-    if let Some(port) = world.facts.links.get(GATEWAY_PEER) {
-        let endpoint = endpoint(world, mac, GATEWAY, maps::ENDPOINT_GATEWAY);
-        connect(plane, port.ifindex, 0, endpoint, 0);
     }
 }
 
@@ -172,82 +161,6 @@ fn settings(world: &World, gateway_mac: MacAddress, segmenter: u32) -> maps::Set
         gateway_mac: mac(gateway_mac),
         pad: 0,
     }
-}
-
-/// Pods: the links of active leases become endpoints; links of reservations are left to their plugin.
-fn pods(world: &World, plane: &mut Dataplane) {
-    let node = &world.config.node;
-    for lease in world.leases.iter().filter(|lease| lease.boot == world.boot) {
-        let name = agent_api::names::host_ifname(&lease.key);
-        if let Some(link) = pod_link(world, lease, &name) {
-            plane.pod_links.insert(name, link);
-        }
-        // An activated pod is switched at once; that its link is there the plugin has just said.
-        let State::Active { ifindex, .. } = lease.state else { continue };
-        if world.stale_reason(lease, 0).is_some() {
-            continue;
-        }
-        let endpoint = endpoint(world, node.pods.mac(node.number, lease.host), lease.host, 0);
-        connect(plane, ifindex, lease.slot, endpoint, maps::FDB_PEER);
-    }
-}
-
-/// The node's end of a lease's link. While the plugin builds it, it is right as it is.
-#[must_use]
-pub fn pod_link(world: &World, lease: &Lease, name: &str) -> Option<PodLink> {
-    let State::Active { ifindex, at, headroom } = &lease.state else {
-        return world.facts.links.get(name).map(PodLink::from);
-    };
-    let seen = world.pod_link(lease);
-    // Since the last observation the plugin has said that it is there.
-    let there = seen.is_some() || *at >= world.facts.observed_at;
-    there.then(|| PodLink {
-        ifindex: *ifindex,
-        up: true,
-        mtu: lease.mtu.or_else(|| seen.map(|link| link.mtu)).unwrap_or_default(),
-        headroom: if let HeadroomOutcome::Applied(bytes) = headroom { *bytes } else { 0 },
-    })
-}
-
-/// Makes an endpoint part of the segment, on the switch-side link `ifindex`.
-fn connect(plane: &mut Dataplane, ifindex: u32, slot: u32, endpoint: maps::Endpoint, fdb_flags: u32) {
-    let (network, mac) = (endpoint.network, endpoint.mac);
-    plane.endpoints.insert(ifindex, endpoint);
-    plane
-        .fdb
-        .insert(maps::FdbKey { network, mac }, maps::FdbEntry { ifindex, flags: fdb_flags, services: 0 });
-    plane.flood_endpoints.insert(slot, maps::FloodEndpoint { ifindex, network: network.into() });
-    plane.attachments.insert((Program::Endpoint, ifindex), Attached::Current);
-}
-
-fn endpoint(world: &World, address: MacAddress, host: u16, flags: u32) -> maps::Endpoint {
-    let pods = world.config.node.pods;
-    maps::Endpoint {
-        network: world.network().get(),
-        mac: mac(address),
-        ip4: ip4(pods, host),
-        flags,
-        ip6: ip6(pods, host),
-        services: 0,
-    }
-}
-
-/// The pod network and where its flooded frames go.
-fn network(world: &World, plane: &mut Dataplane) {
-    let network = &world.config.network;
-    let targets = flood_targets(world);
-    for (position, number) in (0_u32..).zip(&targets) {
-        plane.flood_nodes.insert(position, *number);
-    }
-    let flood = if network.flooding == Flooding::Off { 0 } else { maps::NETWORK_FLOOD };
-    let unknown = if network.flood_unknown { maps::NETWORK_FLOOD_UNKNOWN } else { 0 };
-    let entry = maps::Network {
-        flags: maps::NETWORK_EXISTS | flood | unknown,
-        flood_endpoints: plane.flood_endpoints.last_key_value().map_or(0, |(slot, _)| slot + 1),
-        flood_nodes: u32::try_from(targets.len()).unwrap_or(0),
-        storm_rate: network.storm_rate,
-    };
-    plane.networks.insert(network.number.into(), entry);
 }
 
 /// Peers that get flooded frames: all, or none if there are more than the network allows.

@@ -76,7 +76,7 @@ pub fn assignment(world: &World, lease: &Lease) -> Result<Assignment, Refusal> {
     let mac = node.pods.mac(node.number, lease.host);
     Ok(Assignment {
         nonce: lease.nonce.clone(),
-        host_ifname: agent_api::names::host_ifname(&lease.key),
+        host_ifname: names::host_ifname(&lease.key),
         host_mac: desired::switch_side_mac(mac),
         mac,
         mtu,

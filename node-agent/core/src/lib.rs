@@ -17,5 +17,6 @@ pub mod ipam;
 pub mod lease;
 pub mod probes;
 pub mod published;
+pub mod routing;
 pub mod sysctls;
 pub mod world;

@@ -24,7 +24,7 @@ impl Agent {
             Verb::Activate(request) => self.activate(&request).map(|()| Reply::Done),
             Verb::Release(request) => {
                 self.release_older_than(&request, Timestamp::MAX);
-                self.reconciler.pass(&self.world);
+                self.reconciler.pass_attachments(&self.world);
                 Ok(Reply::Done)
             }
             Verb::Check(request) => self.check(&request).map(Reply::Problems),
@@ -77,7 +77,7 @@ impl Agent {
         self.store.lease(&lease).map_err(not_stored)?;
         let key = lease.key.clone();
         self.world.apply(Event::Leased(Box::new(lease)));
-        self.reconciler.pass(&self.world);
+        self.reconciler.pass_attachments(&self.world);
         let missing = missing(&name, ifindex, self.reconciler.wanted(), self.reconciler.actual());
         if missing.is_empty() {
             info!(%key, ifindex, "endpoint attached");
@@ -165,7 +165,7 @@ impl Agent {
             self.free(*host);
         }
         info!(released = garbage.len(), "garbage collected");
-        self.reconciler.pass(&self.world);
+        self.reconciler.pass_attachments(&self.world);
     }
 }
 

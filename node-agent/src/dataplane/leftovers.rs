@@ -25,7 +25,7 @@ pub fn remove(bpf: &Path) -> Vec<String> {
 
 /// Links with their addresses, routes, neighbours.
 fn from_tables(route: &mut Route, note: &mut impl FnMut(Result<(), StepError>)) {
-    match routes::ours(route).doing("looking for routes") {
+    match routes::main_table(route).map(|table| routes::ours(&table)).doing("looking for routes") {
         Ok(ours) => ours.keys().for_each(|key| note(routes::remove(route, key))),
         Err(error) => note(Err(error)),
     }

@@ -27,6 +27,7 @@ use super::{
     nft::Nft,
     pod_links, routes, switch,
     sysctls::{self, Originals},
+    ways,
 };
 use crate::{
     clock,
@@ -113,9 +114,12 @@ impl Linux {
 
     /// Ways to peers, the neighbours on them, and which of these are in our care.
     fn ways(&mut self, world: &World, facts: &mut Facts, plane: &mut Dataplane) -> Answer<()> {
-        for address in desired::lookups(world) {
-            facts.routes_to.extend(routes::way(&mut self.route, address)?.map(|hops| (address, hops)));
-        }
+        let main = routes::main_table(&mut self.route)?;
+        let own = facts.links.values().flat_map(|link| &link.addresses).filter_map(|address| match address {
+            IpAddr::V6(ip) => Some(*ip),
+            IpAddr::V4(_) => None,
+        });
+        facts.routes_to = ways::ways(&mut self.route, &main, &own.collect(), &desired::lookups(world))?;
         let mut seen = Vec::new();
         for uplink in &world.config.node.uplinks {
             if let Some(link) = facts.links.get(uplink) {
@@ -125,7 +129,7 @@ impl Linux {
         neighbours::remember(&mut self.macs, &seen);
         facts.neighbours = self.macs.clone();
         plane.neighbours = seen.iter().filter(|seen| seen.ours).map(|seen| (seen.hop, ())).collect();
-        plane.routes = routes::ours(&mut self.route)?;
+        plane.routes = routes::ours(&main);
         self.routes = plane.routes.keys().cloned().collect();
         Ok(())
     }
@@ -263,6 +267,7 @@ impl Kernel for Linux {
                 .map(|(number, learned)| (number, learned.mtu))
                 .collect(),
             counters: self.switch.counters().doing("reading counters")?,
+            netlink_requests: self.route.requests() + self.ethtool.requests(),
             segmenter_drops: links::segmenter_drops(&links),
             neighbour_tables: neighbour_tables::tables(),
         })

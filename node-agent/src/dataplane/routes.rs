@@ -5,7 +5,10 @@ use std::{
     net::Ipv6Addr,
 };
 
-use agent_core::dataplane::{Hop, RouteKey, RouteTarget};
+use agent_core::{
+    dataplane::{Hop, RouteKey, RouteTarget},
+    routing::NextHop,
+};
 use ipnet::Ipv6Net;
 use nix::errno::Errno;
 use rtnetlink::{
@@ -26,27 +29,32 @@ use crate::netlink::{Answer, NetlinkError, Route};
 /// Marks routes and neighbour entries as ours (`rtm_protocol`). Free in iproute2's rt_protos.
 pub const PROTOCOL: u8 = 118;
 
-/// All routes of ours in the main table.
-pub(super) fn ours(route: &mut Route) -> Answer<BTreeMap<RouteKey, RouteTarget>> {
+/// All IPv6 routes in the main table.
+pub(super) fn main_table(route: &mut Route) -> Answer<Vec<RouteMessage>> {
     let mut request = RouteMessage::default();
     request.header.address_family = AddressFamily::Inet6;
     request.header.table = RouteHeader::RT_TABLE_MAIN;
-    request.header.protocol = RouteProtocol::Other(PROTOCOL);
     let replies = route.dump(&RouteNetlinkMessage::GetRoute(request))?;
     let messages = replies.into_iter().filter_map(|reply| match reply {
         RouteNetlinkMessage::NewRoute(message) => Some(message),
         _ => None,
     });
     // The kernel's filter is a favour, which an old one does not do.
-    let ours = messages.filter(|message| {
-        message.header.protocol == RouteProtocol::Other(PROTOCOL)
-            && message.header.table == RouteHeader::RT_TABLE_MAIN
+    let in_table = |message: &RouteMessage| {
+        message.header.table == RouteHeader::RT_TABLE_MAIN
             && !message.header.flags.contains(RouteFlags::Cloned)
-    });
-    Ok(ours.filter_map(|message| Some((key(&message)?, target(&message)))).collect())
+    };
+    Ok(messages.filter(in_table).collect())
 }
 
-fn key(message: &RouteMessage) -> Option<RouteKey> {
+/// Those of a table that are ours.
+pub(super) fn ours(table: &[RouteMessage]) -> BTreeMap<RouteKey, RouteTarget> {
+    let ours = table.iter().filter(|message| message.header.protocol == RouteProtocol::Other(PROTOCOL));
+    ours.filter_map(|message| Some((key(message)?, target(message)))).collect()
+}
+
+/// Destination and metric.
+pub(super) fn key(message: &RouteMessage) -> Option<RouteKey> {
     let (mut destination, mut metric) = (Ipv6Addr::UNSPECIFIED, 0);
     for attribute in &message.attributes {
         match attribute {
@@ -67,9 +75,15 @@ fn target(message: &RouteMessage) -> RouteTarget {
     }
 }
 
-/// Next hops of a route; of one without gateway, `on_link` itself is the neighbour.
+/// Next hops of a route that can be used; of one without gateway, `on_link` itself is the neighbour.
 fn hops(message: &RouteMessage, on_link: Option<Ipv6Addr>) -> Vec<Hop> {
-    let single = hop(&message.attributes, None, on_link);
+    let hop = |hop: NextHop| Some(Hop { ifindex: hop.ifindex, gateway: hop.gateway.or(on_link)? });
+    next_hops(message).into_iter().filter_map(hop).collect()
+}
+
+/// Next hops of a route that can be used.
+pub(super) fn next_hops(message: &RouteMessage) -> Vec<NextHop> {
+    let single = next_hop_of(&message.attributes, None);
     let several = message.attributes.iter().filter_map(|attribute| match attribute {
         RouteAttribute::MultiPath(hops) => Some(hops),
         _ => None,
@@ -79,12 +93,12 @@ fn hops(message: &RouteMessage, on_link: Option<Ipv6Addr>) -> Vec<Hop> {
     let several = several
         .flatten()
         .filter(usable)
-        .filter_map(|part| hop(&part.attributes, Some(part.interface_index), on_link));
-    let hops: BTreeSet<Hop> = single.into_iter().chain(several).collect();
+        .filter_map(|part| next_hop_of(&part.attributes, Some(part.interface_index)));
+    let hops: BTreeSet<NextHop> = single.into_iter().chain(several).collect();
     hops.into_iter().collect()
 }
 
-fn hop(attributes: &[RouteAttribute], interface: Option<u32>, on_link: Option<Ipv6Addr>) -> Option<Hop> {
+fn next_hop_of(attributes: &[RouteAttribute], interface: Option<u32>) -> Option<NextHop> {
     let (mut ifindex, mut gateway) = (interface, None);
     for attribute in attributes {
         match attribute {
@@ -93,7 +107,7 @@ fn hop(attributes: &[RouteAttribute], interface: Option<u32>, on_link: Option<Ip
             _ => {}
         }
     }
-    Some(Hop { ifindex: ifindex?, gateway: gateway.or(on_link)? })
+    Some(NextHop { ifindex: ifindex?, gateway })
 }
 
 /// Next hops of the kernel's route to an address, all of them where there are several; none if it has no route.

@@ -47,6 +47,12 @@ impl Generic {
         Ok(Self { connection, family })
     }
 
+    /// Requests so far.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.connection.requests
+    }
+
     /// Names of the features that are active on a device.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use bpf_common::{maps, names::MAX_NEXT_HOPS};
 use ipnet::Ipv6Net;
 
-use super::{DEFAULT_METRIC, LAST_RESORT, OVERHEAD, ip4, mac, uplinks};
+use super::{DEFAULT_METRIC, LAST_RESORT, OVERHEAD, flood_targets, ip4, mac, uplinks};
 use crate::{
     addr::{NodeNumber, PodCidrs},
     config::Peer,
@@ -38,6 +38,7 @@ pub(super) fn peers(world: &World, plane: &mut Dataplane) {
         plane.neighbours.extend(hops.iter().map(|hop| (*hop, ())));
         plane.nodes.insert(number, self::node(world, peer, &hops));
     }
+    plane.flood_nodes.extend((0..).zip(flood_targets(world)));
 }
 
 fn prefixes(plane: &mut Dataplane, network: u16, number: NodeNumber, pods: PodCidrs) {

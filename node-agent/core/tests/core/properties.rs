@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::worlds::{BOOT, attach, configuration, facts, request, world};
 use agent_core::{
-    dataplane::{Program, Step, plan},
+    dataplane::{Program, Step, plan, plan_attachments},
     desired::{self, desired},
     ipam,
     lease::State,
@@ -46,6 +46,18 @@ proptest! {
         let steps = plan(&desired(&before), &desired(&after));
         let first_removal = steps.iter().position(|step| matches!(step, Step::Remove(_))).unwrap_or(steps.len());
         prop_assert!(steps[first_removal..].iter().all(|step| matches!(step, Step::Remove(_))));
+    }
+
+    #[test]
+    fn when_pods_come_and_go_the_plan_for_attachments_is_the_whole_plan(before in world(), other in world()) {
+        let mut after = before.clone();
+        after.leases = other.leases;
+        let (mut state, goal) = (desired(&before), desired(&after));
+        prop_assert_eq!(plan_attachments(&state, &desired::attachments(&after)), plan(&state, &goal));
+        for step in plan_attachments(&state, &desired::attachments(&after)) {
+            state.apply(step);
+        }
+        prop_assert_eq!(state, goal);
     }
 
     #[test]

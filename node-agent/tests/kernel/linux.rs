@@ -1,59 +1,14 @@
 //! The real kernel, in network namespaces of the tests' own; what stands there afterwards is read with `ip`, `nft` and `ethtool`.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should panic")]
-
-mod scratch;
-
 use agent_api::{AttachmentKey, HeadroomOutcome, Pod, Reserve, names};
-use agent_core::{
-    desired, ipam,
-    lease::State,
-    world::{Event, World},
-};
-use node_agent::{
-    cleanup::cleanup,
-    clock,
-    config::{self, NodeConfig},
-    dataplane::linux::Linux,
-    reconcile::{Look, Reconciler},
-};
-use scratch::{Scratch, require_root};
+use agent_core::{desired, ipam, lease::State, world::Event};
+use node_agent::{cleanup::cleanup, reconcile::Look};
 use serde_json::Value;
 
-/// An agent's decisions and its kernel, without the agent.
-struct Node {
-    config: NodeConfig,
-    world: World,
-    reconciler: Reconciler,
-}
-
-impl Node {
-    fn new(scratch: &Scratch) -> Self {
-        let config = config::parse(&scratch.config()).unwrap();
-        let boot = clock::boot().unwrap();
-        let linux = Linux::open(&config.paths, &boot, config.expedite_attach).unwrap();
-        let world = World::new(config.configuration.clone(), boot);
-        Self { config, world, reconciler: Reconciler::new(Box::new(linux)) }
-    }
-
-    /// Looks and acts until nothing is left to do; gives what fails.
-    fn settle(&mut self) -> Vec<String> {
-        for _ in 0..6 {
-            let facts =
-                self.reconciler.observe(&self.world, Look::Everywhere).expect("the kernel can be looked at");
-            self.world.apply(Event::Observed(Box::new(facts)));
-            if self.reconciler.pass(&self.world) == 0 {
-                break;
-            }
-        }
-        self.reconciler.failures().map(str::to_owned).collect()
-    }
-
-    fn assert_settles(&mut self) {
-        assert_eq!(self.settle(), Vec::<String>::new());
-        assert_eq!(self.reconciler.pass(&self.world), 0, "the kernel does not come to rest");
-    }
-}
+use crate::{
+    node::Node,
+    scratch::{Scratch, require_root},
+};
 
 fn link(scratch: &Scratch, name: &str) -> Value {
     scratch.json(&format!("ip -j -d link show {name}"))[0].clone()
