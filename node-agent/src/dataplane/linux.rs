@@ -142,7 +142,10 @@ impl Linux {
             }
             let ahead = self.switch.ahead_of_us(link.ifindex)?;
             if !ahead.is_empty() {
-                let words = ahead.iter().map(|foreign| format!("{} (id {})", foreign.name, foreign.id));
+                let words = ahead.iter().map(|foreign| match foreign.name.as_str() {
+                    "" => format!("program {}", foreign.id),
+                    name => format!("{name} (id {})", foreign.id),
+                });
                 facts.programs_ahead.insert(name.clone(), words.collect());
             }
         }

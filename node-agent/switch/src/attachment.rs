@@ -18,6 +18,7 @@ use crate::{
     error::Error,
     pinned_link::take_down,
     switch::{Switch, classifier, links},
+    tcx_query::{name_of, programs_at},
 };
 
 /// State of a link that is pinned.
@@ -36,7 +37,7 @@ pub enum Attached {
 pub struct Foreign {
     /// The kernel's number for it.
     pub id: u32,
-    /// Its name, at most 15 bytes.
+    /// Its name, at most 15 bytes; empty where the kernel does not let this process look at it.
     pub name: String,
 }
 
@@ -90,16 +91,13 @@ impl Switch {
 
     fn attached(&mut self, program: Program, ifindex: u32) -> Result<Attached, Error> {
         let pin = self.pin(program, ifindex);
-        let link = PinnedLink::from_pin(&pin)
-            .and_then(|link| FdLink::from(link).info())
-            .map_err(Error::program("reading", pin.display().to_string()))?;
-        let runs = query(ifindex)?.iter().any(|(id, _)| *id == link.program_id());
-        if !runs {
+        let runs = program_in(&pin).map_err(Error::program("reading", pin.display().to_string()))?;
+        if !programs_at(ifindex)?.contains(&runs) {
             return Ok(Attached::Gone);
         }
         let own = classifier(&mut self.ebpf, program)?.info();
         let own = own.map_err(Error::program("looking at", program.name()))?;
-        Ok(if own.id() == link.program_id() { Attached::Current } else { Attached::Other })
+        Ok(if own.id() == runs { Attached::Current } else { Attached::Other })
     }
 
     /// Programs of others that see packets of the interface before ours does; all of them if ours is not there.
@@ -107,9 +105,10 @@ impl Switch {
     /// # Errors
     /// If the kernel refuses the query.
     pub fn ahead_of_us(&self, ifindex: u32) -> Result<Vec<Foreign>, Error> {
-        let ours = |name: &str| Program::ALL.iter().any(|program| program.name().starts_with(name));
-        let programs = query(ifindex)?.into_iter();
-        Ok(programs.take_while(|(_, name)| !ours(name)).map(|(id, name)| Foreign { id, name }).collect())
+        let pins = Program::ALL.map(|program| self.pin(program, ifindex));
+        let ours: Vec<u32> = pins.iter().filter_map(|pin| program_in(pin).ok()).collect();
+        let ahead = programs_at(ifindex)?.into_iter().take_while(|id| !ours.contains(id));
+        Ok(ahead.map(|id| Foreign { id, name: name_of(id) }).collect())
     }
 
     fn pin(&self, program: Program, ifindex: u32) -> PathBuf {
@@ -144,21 +143,9 @@ fn replace(program: &mut SchedClassifier, pin: &Path) -> Result<bool, Error> {
     }
 }
 
-/// Programs at tcx ingress of the interface, in order: identifiers and names; none if there is no such
-/// interface.
-fn query(ifindex: u32) -> Result<Vec<(u32, String)>, Error> {
-    let Ok(name) = interface(ifindex) else { return Ok(Vec::new()) };
-    match SchedClassifier::query_tcx(&name, TcAttachType::Ingress) {
-        Ok((_, programs)) => Ok(programs
-            .iter()
-            .map(|info| (info.id(), info.name_as_str().unwrap_or_default().to_owned()))
-            .collect()),
-        // Nothing has ever been attached there.
-        Err(ProgramError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::NotFound => {
-            Ok(Vec::new())
-        }
-        Err(error) => Err(Error::program("querying programs of", name)(error)),
-    }
+/// The program that the pinned link runs.
+fn program_in(pin: &Path) -> Result<u32, LinkError> {
+    Ok(FdLink::from(PinnedLink::from_pin(pin)?).info()?.program_id())
 }
 
 fn interface(ifindex: u32) -> Result<String, Error> {

@@ -18,7 +18,9 @@ mod error;
 mod layout;
 mod pinned_link;
 mod switch;
+mod syscall;
 mod table;
+mod tcx_query;
 
 pub use bpf_common::program::Program;
 

@@ -4,13 +4,13 @@ use std::{
     ffi::CString,
     fs, io,
     os::{
-        fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
     path::Path,
 };
 
-use crate::error::Error;
+use crate::{error::Error, syscall::bpf};
 
 // Commands of bpf(2), linux/bpf.h.
 const OBJ_GET: libc::c_long = 7;
@@ -41,25 +41,15 @@ pub(crate) fn take_down(pin: &Path) -> Result<(), Error> {
 
 fn open(pin: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(pin.as_os_str().as_bytes())?;
-    let get = ObjectGet { path: path.as_ptr() as u64, descriptor: 0, flags: 0 };
+    let mut get = ObjectGet { path: path.as_ptr() as u64, descriptor: 0, flags: 0 };
     // SAFETY: the path outlives the call.
-    let fd = unsafe { bpf(OBJ_GET, &get)? };
+    let fd = unsafe { bpf(OBJ_GET, &mut get)? };
     // SAFETY: a new descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn detach(link: &OwnedFd) -> io::Result<()> {
     // SAFETY: no pointers inside.
-    unsafe { bpf(LINK_DETACH, &link.as_raw_fd())? };
+    unsafe { bpf(LINK_DETACH, &mut link.as_raw_fd())? };
     Ok(())
-}
-
-/// Calls bpf(2).
-///
-/// # Safety
-/// Pointers in the attributes are valid.
-unsafe fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<RawFd> {
-    // SAFETY: the attributes are valid for their size; for the rest the caller answers.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attributes, size_of::<T>()) };
-    RawFd::try_from(result).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)
 }
