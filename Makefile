@@ -14,7 +14,8 @@ TEST_ENV := HEADWAY_REQUIRE_ROOT=1 HEADWAY_AGENT=$(AGENT) HEADWAY_PLUGIN=$(PLUGI
 DENY = PATH="$$(scripts/setup.sh tools-path):$$PATH" cargo deny
 DENY_WHAT := --hide-inclusion-graph bans licenses sources
 
-.PHONY: help setup setup-lint build build-agent build-plugin build-releases demo lab test lint bench full e2e-kube-setup e2e-kube clean
+.PHONY: help setup setup-lint build build-agent build-plugin build-releases image demo lab test chart-test lint bench full e2e-kube-setup \
+    e2e-kube clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -43,15 +44,22 @@ build-releases: setup
 	    cp $(TARGET)/debug/headway-agent $(TARGET)/releases/headway-agent-$$step; \
 	done
 
+image: build ## Build the image as an OCI archive, without Docker
+	scripts/build-image.sh
+
 demo: build ## Two nodes, pods, the packet on the wire, throughput, headroom: about a minute
 	$(TEST_ENV) cargo run -q -p e2e --bin demo
 
 lab: build ## Two nodes with two pods each, to look around in until Enter is pressed
 	$(TEST_ENV) cargo run -q -p e2e --bin lab
 
-test: build build-releases ## Everything: units, integration, end to end
+test: build build-releases chart-test ## Everything: units, integration, end to end
 	HEADWAY_REQUIRE_ROOT=1 cargo test --workspace --exclude e2e
 	$(TEST_ENV) cargo test -p e2e
+
+chart-test: ## The Helm chart: lint, its suites, the manifest made from it
+	@scripts/setup.sh chart
+	scripts/chart-test.sh
 
 lint: setup-lint ## Formatting, clippy, licences, dependencies
 	cargo fmt --all -- --check

@@ -1,13 +1,17 @@
 #!/bin/bash
 # Installs what the build and the tests need and this machine lacks. Says nothing when nothing is missing.
 #   scripts/setup.sh             Debian packages, Rust components, cnitool
-#   scripts/setup.sh lint        also cargo-deny
+#   scripts/setup.sh build       only what the build needs
+#   scripts/setup.sh lint        cargo-deny
+#   scripts/setup.sh chart       Helm and helm-unittest
 #   scripts/setup.sh tools-path  prints where cargo tools are installed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 CARGO_DENY=0.20.2
 CNITOOL=v1.3.0
+HELM=v3.22.0
+HELM_UNITTEST=v1.1.2
 GO_LEAST=1.24
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/headway
 tools=${CARGO_TARGET_DIR:-$PWD/target}/tools
@@ -61,20 +65,33 @@ rust() {
 # at_least WANTED HAD
 at_least() { [ "$(printf '%s\n' "$1" "$2" | sort -V | head -1)" = "$1" ]; }
 
-# The reference runtime, for one test. It comes from its Go module.
-cnitool() {
-    [ ! -x "$tools/cnitool" ] || return 0
-    local go have
+# go_tool NAME MODULE FOLDER VERSION WHY: programs for tests that come from their Go modules
+go_tool() {
+    # One of another version is replaced.
+    local mark=$tools/.$1-$4 go have folder
+    [ ! -x "$tools/$1" ] || [ ! -e "$mark" ] || return 0
     go=$(command -v go || echo /usr/local/go/bin/go)
     have=$("$go" env GOVERSION 2> /dev/null | sed 's/^go//') || have=
     if [ -z "$have" ] || ! at_least "$GO_LEAST" "$have"; then
-        [ -z "$strict" ] || die "no Go of at least $GO_LEAST for cnitool, and this is CI"
-        echo "setup: no Go of at least $GO_LEAST: the tests with cnitool will be skipped"
+        [ -z "$strict" ] || die "no Go of at least $GO_LEAST for $1, and this is CI"
+        echo "setup: no Go of at least $GO_LEAST for $1: $5 will be skipped"
         return 0
     fi
-    echo "setup: building cnitool $CNITOOL"
+    echo "setup: building $1 $4"
     mkdir -p "$tools"
-    GOBIN=$tools GOFLAGS=-modcacherw "$go" install "github.com/containernetworking/cni/cnitool@$CNITOOL"
+    # In the module's own folder, because `go install` refuses modules that replace others.
+    export GOFLAGS=-modcacherw
+    folder=$(cd / && "$go" mod download -json "$2@$4" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+    "$go" build -C "$folder" -ldflags '-s -w' -o "$tools/$1" "./$3"
+    touch "$mark"
+}
+
+# The reference runtime, for one test.
+cnitool() { go_tool cnitool github.com/containernetworking/cni cnitool "$CNITOOL" "the tests with cnitool"; }
+
+chart_tools() {
+    go_tool helm helm.sh/helm/v3 cmd/helm "$HELM" "the tests of the chart"
+    go_tool helm-unittest github.com/helm-unittest/helm-unittest cmd/helm-unittest "$HELM_UNITTEST" "the tests of the chart"
 }
 
 cargo_deny() {
@@ -86,7 +103,9 @@ cargo_deny() {
 
 case ${1:-} in
     tools-path) echo "$cache/bin" ;;
+    build) debian_packages; rust ;;
     lint) cargo_deny ;;
+    chart) chart_tools ;;
     '') debian_packages; rust; cnitool ;;
     *) die "unknown argument $1" ;;
 esac

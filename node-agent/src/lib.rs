@@ -19,6 +19,7 @@ pub mod kube;
 pub mod lock;
 pub mod metrics;
 pub mod netlink;
+pub mod plugin_file;
 pub mod probes;
 pub mod reconcile;
 pub mod replace_file;

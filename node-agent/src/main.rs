@@ -17,7 +17,7 @@ use node_agent::{
     cleanup, clock, cni_server,
     config::{self, NodeConfig},
     dataplane::linux::{Linux, OpenError},
-    halted, http, kube, lock, probes,
+    halted, http, kube, lock, plugin_file, probes,
     reconcile::Reconciler,
     status,
     store::{Store, StoreError},
@@ -66,6 +66,21 @@ enum Command {
         /// The configuration file.
         #[arg(long, env = "HEADWAY_CONFIG")]
         config: PathBuf,
+        /// Removes the CNI plugin from this folder as well.
+        #[arg(long)]
+        plugin_folder: Option<PathBuf>,
+        /// Does not end when all is removed, but when a signal says so: for a DaemonSet, which would start it again.
+        #[arg(long)]
+        stay: bool,
+    },
+    /// Puts the CNI plugin where the container runtime looks for it.
+    Install {
+        /// The plugin; the default is where the image has it.
+        #[arg(long, default_value = "/usr/lib/headway/headway")]
+        plugin: PathBuf,
+        /// The folder of CNI plugins.
+        #[arg(long, default_value = "/opt/cni/bin")]
+        folder: PathBuf,
     },
     /// Prints the JSON schema of the configuration file.
     Schema,
@@ -102,13 +117,19 @@ fn command(command: Command) -> Result<()> {
             run(&config)
         }
         Command::Status { output, socket } => print(&status_of(output, &socket)?),
-        Command::Cleanup { config } => {
+        Command::Cleanup { config, plugin_folder, stay } => {
             let config = config::load(&config)?;
             let state = &config.paths.state;
             let _alone = state.exists().then(|| lock::take(state)).transpose()?;
-            let failures = cleanup::cleanup(&config);
-            if failures.is_empty() { Ok(()) } else { bail!("not all was removed:\n{}", failures.join("\n")) }
+            let mut failures = cleanup::cleanup(&config);
+            let plugin = plugin_folder.map_or(Ok(()), |folder| plugin_file::remove(&folder));
+            failures.extend(plugin.err().map(|error| sentence(&error.into())));
+            if !failures.is_empty() {
+                bail!("not all was removed:\n{}", failures.join("\n"));
+            }
+            if stay { runtime()?.block_on(ended()) } else { Ok(()) }
         }
+        Command::Install { plugin, folder } => plugin_file::install(&plugin, &folder).map_err(Into::into),
         Command::Schema => print(&format!("{:#}\n", config::schema().as_value())),
         Command::Crds => print(&kube::crds::yaml().context("writing the definitions as YAML")?),
         Command::CheckConfig { config } => config::load(&config).map(drop).map_err(Into::into),
@@ -138,10 +159,7 @@ fn run(config_file: &Path) -> Result<()> {
     let (locator, peers) = (config.configuration.locator(), config.configuration.peers.len());
     info!(node = node.name, %locator, uplinks = ?node.uplinks, peers, file = %config_file.display(), "configuration read");
     debug!(?config, "the whole configuration");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("starting the asynchronous runtime")?;
+    let runtime = runtime()?;
     let (inputs, received) = mpsc::channel();
     // Before the first look, so that no change after it is missed.
     watch::surroundings(inputs.clone()).context("listening to the kernel")?;
@@ -163,6 +181,22 @@ fn run(config_file: &Path) -> Result<()> {
         .context("starting the agent's thread")?;
     runtime.block_on(serve(&config, inputs))?;
     agent.join().map_err(|_| anyhow::anyhow!("the agent has panicked"))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("starting the asynchronous runtime")
+}
+
+/// Returns when a signal asks for the end.
+async fn ended() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
 }
 
 /// Who answers.

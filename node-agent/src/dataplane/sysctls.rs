@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::{Doing, StepError, initial_namespace};
 use crate::replace_file::replace_file;
 
+/// Where the chart mounts the node's own settings: container runtimes have /proc/sys read-only.
+const MOUNTED: &str = "/host/proc/sys";
+
 fn file(path: &str) -> PathBuf {
     Path::new("/proc/sys").join(path)
 }
@@ -42,9 +45,18 @@ pub(super) fn read(paths: &BTreeSet<Sysctl>) -> BTreeMap<Sysctl, String> {
 
 /// Writes a value.
 pub(super) fn write(path: &str, value: &str) -> io::Result<()> {
-    match fs::write(file(path), value) {
+    match write_here(path, value) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && is_global(path) => {
-            initial_namespace::within(|| fs::write(file(path), value))
+            initial_namespace::within(|| write_here(path, value))
+        }
+        result => result,
+    }
+}
+
+fn write_here(path: &str, value: &str) -> io::Result<()> {
+    match fs::write(file(path), value) {
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            fs::write(Path::new(MOUNTED).join(path), value)
         }
         result => result,
     }

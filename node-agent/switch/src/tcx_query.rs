@@ -42,7 +42,9 @@ pub(crate) fn programs_at(ifindex: u32) -> Result<Vec<u32>, Error> {
                 Some(Errno::ENOENT | Errno::ENODEV) => return Ok(Vec::new()),
                 Some(Errno::ENOSPC) => identifiers.resize(2 * identifiers.len(), 0),
                 _ => {
-                    return Err(Error::program("querying programs of", format!("interface {ifindex}"))(error));
+                    return Err(Error::program("querying programs of", format!("interface {ifindex}"))(
+                        error,
+                    ));
                 }
             },
         }
