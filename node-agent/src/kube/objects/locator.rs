@@ -54,7 +54,12 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.locator.endsWith(':%x::/48'.format([self.nodeNumber]))")
+// Digit by digit, since the server takes what `format` gives for unbounded and refuses the rule for its cost.
+#[x_kube(validation = Rule::new("['000' + self.locator.split(':')[2]].all(padded, \
+        '0123456789abcdef'.indexOf(padded.charAt(padded.size() - 4)) * 4096 + \
+        '0123456789abcdef'.indexOf(padded.charAt(padded.size() - 3)) * 256 + \
+        '0123456789abcdef'.indexOf(padded.charAt(padded.size() - 2)) * 16 + \
+        '0123456789abcdef'.indexOf(padded.charAt(padded.size() - 1)) == self.nodeNumber)")
     .message("locator must be the SID block followed by nodeNumber in hexadecimal, such as 5f00:1:2::/48 for number 2"))]
 pub struct LocatorSpec {
     /// Number of the node, unique in the cluster. It is chosen once: peers, SIDs and pods' MACs follow from it.
@@ -63,7 +68,7 @@ pub struct LocatorSpec {
         .message("nodeNumber is immutable: peers, SIDs and MACs of pods follow from it"))]
     pub node_number: u32,
     /// IPv6 prefix of the node's SIDs: the cluster's SID block and the number of the node.
-    #[schemars(length(max = 18), pattern(r"^5f00:[0-9a-f]{1,4}:[0-9a-f]{1,4}::/48$"))]
+    #[schemars(length(max = 18), pattern(r"^5f00:[0-9a-f]{1,4}:[1-9a-f][0-9a-f]{0,3}::/48$"))]
     pub locator: String,
     /// Prefixes of the node's pods, one a family, as in `spec.podCIDRs` of its Node.
     #[serde(rename = "podCIDRs")]
