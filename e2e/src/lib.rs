@@ -28,6 +28,7 @@ pub mod packet_socket;
 pub mod pod;
 pub mod report;
 pub mod rtnetlink;
+pub mod service;
 pub mod shared;
 pub mod site;
 pub mod skip;

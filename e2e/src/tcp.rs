@@ -75,6 +75,16 @@ pub fn transfer(from: &Netns, to: &Netns, address: IpAddr, amount: Amount) -> Tr
 #[track_caller]
 pub fn transfer_via(from: &Netns, to: &Netns, address: IpAddr, dialled: IpAddr, amount: Amount) -> Transfer {
     let (client, server) = connect(from, to, address, dialled);
+    run(client, server, amount)
+}
+
+/// Sends from one end of a connection to the other, and ends it.
+///
+/// # Panics
+/// A stall, or a byte that differs.
+#[must_use]
+#[track_caller]
+pub fn run(client: TcpStream, server: TcpStream, amount: Amount) -> Transfer {
     let writing = thread::spawn(move || {
         let start = Instant::now();
         send(&client, amount);
@@ -111,6 +121,22 @@ pub fn connect(from: &Netns, to: &Netns, address: IpAddr, dialled: IpAddr) -> (T
         stream.set_write_timeout(Some(STALL)).expect("set a timeout");
     }
     (client, server)
+}
+
+/// A few lines from `first` to `second` and back, which both ends wait for.
+///
+/// # Panics
+/// A stall, or a byte that differs.
+#[track_caller]
+pub fn talk(first: &mut TcpStream, second: &mut TcpStream) {
+    for round in 0..3_u8 {
+        let mut heard = [0; 1000];
+        first.write_all(&[round; 1000]).expect("say something");
+        second.read_exact(&mut heard).expect("hear it");
+        second.write_all(&heard).expect("say it again");
+        first.read_exact(&mut heard).expect("hear it again");
+        assert_eq!(heard, [round; 1000]);
+    }
 }
 
 fn send(mut stream: &TcpStream, amount: Amount) {

@@ -1,11 +1,11 @@
 //! UDP between namespaces: every datagram is compared.
 
 use std::{
-    net::{IpAddr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     time::Duration,
 };
 
-use crate::{Netns, frame, packet_socket::set_option};
+use crate::{Netns, frame, packet_socket::set_option, wait_until};
 
 /// A datagram between idle namespaces takes microseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -33,8 +33,25 @@ pub fn socket(netns: &Netns, address: IpAddr, target: Option<SocketAddr>) -> Udp
 /// One is lost or differs.
 #[track_caller]
 pub fn echo(from: (&Netns, IpAddr), to: (&Netns, IpAddr), sizes: impl IntoIterator<Item = usize>) {
+    echo_via(from, to, to.1, sizes);
+}
+
+/// Like [`echo`], with the client sending to another address, which is translated on the way. The client's address, as the
+/// server sees it.
+///
+/// # Panics
+/// Like [`echo`].
+#[track_caller]
+pub fn echo_via(
+    from: (&Netns, IpAddr),
+    to: (&Netns, IpAddr),
+    dialled: IpAddr,
+    sizes: impl IntoIterator<Item = usize>,
+) -> IpAddr {
     let server = socket(to.0, to.1, None);
-    let client = socket(from.0, from.1, server.local_addr().ok());
+    let port = server.local_addr().expect("a socket has an address").port();
+    let client = socket(from.0, from.1, Some(SocketAddr::new(dialled, port)));
+    let mut seen = from.1;
     let mut buffer = vec![0; 65_536];
     for size in sizes {
         let data = frame::pattern(size);
@@ -45,7 +62,31 @@ pub fn echo(from: (&Netns, IpAddr), to: (&Netns, IpAddr), sizes: impl IntoIterat
         server.send_to(&data, sender).unwrap_or_else(|error| panic!("{size} bytes back: {error}"));
         let count = client.recv(&mut buffer).unwrap_or_else(|error| panic!("{size} bytes back: {error}"));
         assert!(buffer[..count] == data, "{size} bytes back: came as {count}, or differ");
+        seen = sender.ip();
     }
+    seen
+}
+
+/// Sends a datagram of `size` bytes again and again, as one packet that may not be fragmented until the kernel has learned better,
+/// until it arrives.
+///
+/// # Panics
+/// It never does, or differs.
+#[track_caller]
+pub fn learn(from: &Netns, to: (&Netns, IpAddr), dialled: IpAddr, size: usize) {
+    let server = socket(to.0, to.1, None);
+    let port = server.local_addr().expect("a socket has an address").port();
+    let unspecified =
+        if dialled.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let client = socket(from, unspecified, Some(SocketAddr::new(dialled, port)));
+    // PMTUDISC_WANT: the first packet is sent whole, and lost; later ones are cut to what the path takes.
+    server.set_read_timeout(Some(Duration::from_millis(50))).expect("set a timeout");
+    let (data, mut buffer) = (frame::pattern(size), vec![0; 65_536]);
+    wait_until(&format!("{size} bytes get to {dialled}"), PATIENCE, || {
+        // EMSGSIZE is how the kernel passes on what it has been told.
+        let _told = client.send(&data);
+        server.recv(&mut buffer).is_ok_and(|count| buffer[..count] == data)
+    });
 }
 
 /// Hands the kernel `count` datagrams of `size` bytes as one super-packet (UDP GSO, `UDP_SEGMENT`).
