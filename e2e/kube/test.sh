@@ -1,10 +1,14 @@
 #!/bin/bash
 # Starts the rig with headway on it, runs the tests of e2e/tests/kube against it, and takes the rig down again; with KUBECONFIG:
 # what needs no rig, against that cluster. usage: HEADWAY_AGENT=FILE HEADWAY_PLUGIN=FILE test.sh [ARGUMENT OF THE TESTS...]
-# Environment: RIG_PROXY, RIG_FAMILY (see lib.sh), RIG_NODES=2, RIG_KEEP=1 (leaves the rig running).
+# Environment: RIG_PROXY, RIG_FAMILY (see lib.sh), RIG_INSTALL=standalone|helm, RIG_NODES=2, RIG_KEEP=1 (leaves the rig running).
 set -euo pipefail
 RIG=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd); . "$RIG/lib.sh"
-tests() { cargo test -p e2e --test kube -- --nocapture "$@"; }
+tests() {
+    cargo test -p e2e --test kube -- --nocapture "$@"
+    # These change the cluster for a while: one at a time.
+    cargo test -p e2e --test kube_nodes -- --nocapture --test-threads=1 "$@"
+}
 if [ -n "${KUBECONFIG:-}" ]; then tests "$@"; exit; fi
 
 [ -x "$BIN/hyperkube" ] && [ -d "$RIG_ROOT/seed" ] || die "the rig is not built: make e2e-kube-setup (20 minutes, once)"
@@ -23,5 +27,5 @@ finish() {
 trap finish EXIT
 export RIG_PROXY RIG_FAMILY RIG_RUN=$RUN RIG_ROOT HEADWAY_RIG=$RIG
 "$RIG/up.sh" "${RIG_NODES:-2}"
-"$RIG/standalone.sh"
+"$RIG/install.sh" "${RIG_INSTALL:-standalone}"
 tests "$@"

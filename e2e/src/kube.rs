@@ -131,8 +131,18 @@ impl Kube {
     /// The API server refuses one of them.
     #[track_caller]
     pub fn apply(&self, objects: &[Value]) {
-        let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        netns::succeed(&mut self.kubectl_command(&["apply", "-f", "-"]), Some(&list.to_string()));
+        self.try_apply(objects).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// `kubectl apply` of these objects.
+    ///
+    /// # Errors
+    /// The API server refuses one of them; what kubectl says.
+    pub fn try_apply(&self, objects: &[Value]) -> Result<(), String> {
+        let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
+        let output = netns::output(&mut self.kubectl_command(&["apply", "-f", "-"]), Some(&list));
+        let said = || String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(()) } else { Err(said()) }
     }
 
     /// A namespace of its own for a test; goes when the value is dropped.
@@ -177,6 +187,15 @@ impl Kube {
     pub fn shell_inside(&self, member: &str, script: &str) -> String {
         let output = netns::succeed(&mut self.inside(member, &["bash", "-ec", script]), None);
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Runs a script of the rig.
+    ///
+    /// # Panics
+    /// It fails, or the cluster is not the rig's.
+    #[track_caller]
+    pub fn script(&self, name: &str, arguments: &[&str]) {
+        netns::succeed(Command::new(self.scripts().join(name)).args(arguments), None);
     }
 
     /// Process id of a rig member's first process.

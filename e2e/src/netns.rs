@@ -246,13 +246,7 @@ impl Drop for Background {
 /// It fails; the message holds what it printed.
 #[track_caller]
 pub(crate) fn succeed(command: &mut Command, input: Option<&str>) -> Output {
-    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
-        stdin.write_all(input.as_bytes()).unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    }
-    let output = child.wait_with_output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = output(command, input);
     assert!(
         output.status.success(),
         "{command:?}: {}\n{}{}{}",
@@ -262,4 +256,19 @@ pub(crate) fn succeed(command: &mut Command, input: Option<&str>) -> Output {
         String::from_utf8_lossy(&output.stderr)
     );
     output
+}
+
+/// Runs a command to its end, feeding it `input`, whatever its exit status.
+///
+/// # Panics
+/// It cannot be started.
+#[track_caller]
+pub(crate) fn output(command: &mut Command, input: Option<&str>) -> Output {
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
+        stdin.write_all(input.as_bytes()).unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    }
+    child.wait_with_output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }

@@ -8,3 +8,4 @@ mod outside;
 mod pods;
 mod segment;
 mod services;
+mod webhook;

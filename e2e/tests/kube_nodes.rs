@@ -1,0 +1,108 @@
+//! Agents die, nodes restart and join, under real kubelets: traffic goes on, and what is broken mends in seconds.
+//!
+//! One test at a time: each changes the cluster.
+
+use std::{
+    process::{Child, Stdio},
+    time::{Duration, Instant},
+};
+
+use e2e::{
+    kube::{Kube, PATIENCE, Protocol, Server, Space},
+    rig_or_skip, wait_until,
+};
+use serde_json::json;
+
+/// From the moment that a node is back (or its agent is) until its pods are reached.
+const REPAIR: Duration = Duration::from_secs(5);
+
+fn kill_agent(kube: &Kube, node: &str) {
+    kube.shell_inside(node, "kill -KILL $(pidof headway-agent)");
+    let answers = || kube.inside(node, &["curl", "-fsS", "-m", "1", "http://127.0.0.1:9476/readyz"]).output();
+    let ready = || answers().is_ok_and(|output| output.status.success());
+    wait_until(&format!("the agent of {node} is back"), PATIENCE, ready);
+}
+
+/// A pod pings an address a hundred times a second.
+fn pings(kube: &Kube, space: &Space<'_>, from: &str, to: std::net::IpAddr, count: u32) -> Child {
+    let script = format!("ping -q -i 0.01 -W 1 -c {count} {to}");
+    let mut command = kube.kubectl_command(&["-n", space.name(), "exec", from, "--", "sh", "-c", &script]);
+    command.stdout(Stdio::piped()).spawn().unwrap_or_else(|error| panic!("{from}: {script}: {error}"))
+}
+
+#[test]
+fn agents_killed_under_traffic_lose_no_packet() {
+    let kube = rig_or_skip!();
+    let nodes = kube.nodes();
+    let space = kube.space("kill");
+    let near = Server::new("near", &nodes[0].name);
+    space.serve(&[near.clone(), Server::new("far", &nodes[1].name)]);
+    let service = space.service("far", ("app", "far"), &json!({}));
+    let running: Vec<Child> =
+        space.addresses("far").into_iter().map(|to| pings(kube, &space, "near", to, 1500)).collect();
+    for node in nodes.iter().chain(&nodes).take(4) {
+        kill_agent(kube, &node.name);
+        for &address in &service.addresses {
+            let (answers, errors) = space.ask(&near, (Protocol::Http, address, 80), "hostname", 20);
+            assert!(errors.is_empty(), "{address}, agent of {} killed: {errors:?}", node.name);
+            assert_eq!(answers.len(), 20);
+        }
+    }
+    for child in running {
+        let output = child.wait_with_output().expect("ping ends");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains(" 0% packet loss"), "{text}");
+    }
+}
+
+#[test]
+fn a_node_that_restarts_with_an_empty_disk_is_reached_again() {
+    let kube = rig_or_skip!();
+    let nodes = kube.nodes();
+    let (space, last) = (kube.space("reboot"), &nodes[nodes.len() - 1]);
+    let near = Server::new("near", &nodes[0].name);
+    space.serve(std::slice::from_ref(&near));
+    kube.script("down.sh", &[&last.name]);
+    kube.script("up.sh", &[&nodes.len().to_string()]);
+    kube.script("install.sh", &[]);
+    let back = Server::new("back", &last.name);
+    space.serve(std::slice::from_ref(&back));
+    is_reached(&space, &near, &back);
+}
+
+#[test]
+fn a_node_that_joins_takes_part() {
+    let kube = rig_or_skip!();
+    let nodes = kube.nodes();
+    let name = format!("node{}", nodes.len() + 1);
+    let space = kube.space("join");
+    let near = Server::new("near", &nodes[0].name);
+    space.serve(std::slice::from_ref(&near));
+    kube.script("up.sh", &[&(nodes.len() + 1).to_string()]);
+    kube.script("install.sh", &[]);
+    let new = Server::new("new", &name);
+    space.serve(std::slice::from_ref(&new));
+    is_reached(&space, &near, &new);
+    drop(space);
+    kube.script("down.sh", &[&name]);
+    kube.kubectl(&["delete", "node", &name]);
+    kube.script("install.sh", &[]);
+}
+
+/// Both ways, in all families, within the time for repairs.
+fn is_reached(space: &Space<'_>, near: &Server, other: &Server) {
+    let since = Instant::now();
+    let all = || {
+        let there = space.addresses(&other.name).into_iter().map(|to| (near, to));
+        let back = space.addresses(&near.name).into_iter().map(|to| (other, to));
+        there
+            .chain(back)
+            .all(|(from, to)| !space.ask(from, (Protocol::Http, to, 8080), "hostname", 1).0.is_empty())
+    };
+    wait_until(&format!("{} and {} reach each other", near.name, other.name), REPAIR, all);
+    eprintln!(
+        "measured: {} is reached {} ms after its pod is Ready",
+        other.name,
+        since.elapsed().as_millis()
+    );
+}
