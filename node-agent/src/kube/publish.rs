@@ -115,7 +115,7 @@ impl Publisher {
     async fn pass(&mut self, wanted: &Published, node: &Node, own: &Own) -> Option<Instant> {
         let uid = node.uid().unwrap_or_default();
         let nexts = [
-            self.locator.step(&self.writes, wanted, &uid, own).await,
+            self.locator.step(&self.writes, wanted, node, own).await,
             self.status.step(&self.writes, &wanted.status, &uid).await,
             self.node.step(&self.writes, wanted, node).await,
             self.report(wanted, node).await,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use agent_core::published::Published;
+use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, ResourceExt,
     api::{ObjectMeta, Patch},
@@ -41,17 +42,21 @@ impl LocatorWriter {
         self.retry.failure.clone()
     }
 
-    /// Writes the Locator if the API server has another one or none. `uid`: of the Node.
+    /// Writes the Locator if the API server has another one or none.
     pub(super) async fn step(
         &mut self,
         writes: &Writes,
         wanted: &Published,
-        uid: &str,
+        node: &Node,
         own: &Own,
     ) -> Option<Instant> {
-        let wanted = locator_spec(wanted.locator.as_ref()?);
+        let uid = &node.uid().unwrap_or_default();
+        let mut wanted = locator_spec(wanted.locator.as_ref()?);
+        // The admission policy compares the lists, whose order says which family comes first.
+        let listed = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default();
+        wanted.pod_cidrs.sort_by_key(|prefix| listed.iter().position(|one| one == prefix));
         let seen = own.locator.as_ref()?.as_deref();
-        let owned = |locator: &Locator| locator.owner_references().iter().any(|owner| owner.uid == uid);
+        let owned = |locator: &Locator| locator.owner_references().iter().any(|owner| owner.uid == *uid);
         if seen.is_some_and(|locator| locator.spec == wanted && owned(locator)) {
             self.retry = Retry::default();
             self.written = None;

@@ -1,117 +1,10 @@
-use std::sync::mpsc::{Receiver, channel};
+mod scene;
 
-use agent_core::{
-    addr::{NodeNumber, PodCidrs, SidBlock},
-    conditions::Condition,
-    published::{Figures, Identity, OwnLocator, Status},
-};
+use agent_core::{addr::PodCidrs, published::Figures};
 use serde_json::{Value, json};
 
+use self::scene::{HEADWAY_NODE, LOCATOR, NODE, Scene, TAINT, condition, node, published};
 use super::*;
-use crate::kube::fake_api::FakeApi;
-
-const NODE: &str = "/api/v1/nodes/node-a";
-const LOCATOR: &str = "/apis/headway.dev/v1alpha1/locators/node-a";
-const HEADWAY_NODE: &str = "/apis/headway.dev/v1alpha1/headwaynodes/node-a";
-const TAINT: &str = "headway.dev/agent-not-ready";
-
-/// A publisher and an API server; the watches are played by [`Scene::show`].
-struct Scene {
-    api: FakeApi,
-    wanted: watch::Sender<Option<Arc<Published>>>,
-    own: watch::Sender<Own>,
-    told: Receiver<Input>,
-}
-
-impl Scene {
-    /// A Node with the start-up taint and another one, published as `wanted` says.
-    fn new(wanted: Published) -> Self {
-        let api = FakeApi::default();
-        api.state().put(NODE, node("uid-1"));
-        let (sender, told) = channel();
-        let scene = Self {
-            wanted: watch::Sender::new(Some(Arc::new(wanted))),
-            own: watch::Sender::default(),
-            told,
-            api,
-        };
-        let sources = Sources { wanted: scene.wanted.subscribe(), own: scene.own.subscribe() };
-        tokio::spawn(run(scene.api.client(), "node-a".into(), sources, sender, Counters::default()));
-        scene
-    }
-
-    /// Lets the watches show what the API server has.
-    fn show(&self) {
-        let server = self.api.state();
-        let object = |path: &str| server.objects.get(path).cloned();
-        let node = object(NODE).map(|node| Arc::new(serde_json::from_value(node).unwrap()));
-        let locator = object(LOCATOR).map(|locator| Arc::new(serde_json::from_value(locator).unwrap()));
-        self.own.send_replace(Own { node, locator: Some(locator) });
-    }
-
-    fn want(&self, change: impl FnOnce(&mut Published)) {
-        self.wanted.send_modify(|wanted| change(Arc::make_mut(wanted.as_mut().unwrap())));
-    }
-
-    /// Time passes, with watches that show what happens.
-    async fn pass(&self, seconds: u64) {
-        for _ in 0..seconds {
-            self.show();
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    }
-
-    fn object(&self, path: &str) -> Value {
-        self.api.state().objects.get(path).cloned().unwrap_or_default()
-    }
-
-    fn writes(&self, part: &str) -> usize {
-        self.api.state().count(part)
-    }
-
-    fn publishing(&self) -> Publishing {
-        let told = self.told.try_iter().filter_map(|input| match input {
-            Input::Publishing(publishing) => Some(publishing),
-            _ => None,
-        });
-        told.last().expect("the agent was told something new")
-    }
-
-    fn taints(&self) -> Vec<String> {
-        let node = self.object(NODE);
-        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
-        taints.iter().map(|taint| taint["key"].as_str().unwrap().to_owned()).collect()
-    }
-}
-
-fn node(uid: &str) -> Value {
-    let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
-    json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a", "uid": uid},
-        "spec": {"taints": [taint("other"), taint(TAINT)]},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    })
-}
-
-fn condition(kind: &'static str, holds: bool) -> Condition {
-    Condition { kind, holds, reason: if holds { "AsExpected" } else { "Broken" }, message: String::new() }
-}
-
-fn published() -> Published {
-    let number = NodeNumber::new(1).unwrap();
-    let locator = SidBlock::new("5f00:1::/32".parse().unwrap()).unwrap().locator(number);
-    let identity = Identity { number, locator, pods: PodCidrs { v4: "10.1.1.0/24".parse().ok(), v6: None } };
-    Published {
-        locator: Some(OwnLocator { identity, underlay: vec!["2001:db8::1".parse().unwrap()], mtu: 1500 }),
-        status: Status {
-            identity: Some(identity),
-            conditions: vec![condition("Ready", true), condition("PeersReachable", true)],
-            ..Status::default()
-        },
-        network_available: true,
-        ready: true,
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_fresh_node_gets_all_that_is_ours_and_keeps_what_is_not() {
@@ -137,6 +30,24 @@ async fn a_fresh_node_gets_all_that_is_ours_and_keeps_what_is_not() {
     assert_eq!(scene.taints(), ["other"]);
     let publishing = scene.publishing();
     assert_eq!(publishing, Publishing { locator_written: true, status_written: true, failures: vec![] });
+}
+
+#[tokio::test(start_paused = true)]
+async fn prefixes_are_in_the_order_of_the_node() {
+    let mut dual = published();
+    let pods = PodCidrs { v4: "10.1.1.0/24".parse().ok(), v6: "fd10:0:0:1::/64".parse().ok() };
+    dual.locator.as_mut().unwrap().identity.pods = pods;
+    for order in [["10.1.1.0/24", "fd10:0:0:1::/64"], ["fd10:0:0:1::/64", "10.1.1.0/24"]] {
+        let scene = Scene::new(dual.clone());
+        let mut node = node("uid-1");
+        node["spec"]["podCIDRs"] = json!(order);
+        scene.api.state().put(NODE, node);
+        scene.pass(3).await;
+        assert_eq!(scene.object(LOCATOR)["spec"]["podCIDRs"], json!(order));
+        let before = scene.writes("");
+        scene.pass(60).await;
+        assert_eq!(scene.writes(""), before);
+    }
 }
 
 #[tokio::test(start_paused = true)]
