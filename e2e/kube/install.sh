@@ -53,4 +53,8 @@ echo "$mode" > "$RUN/installed"
 for n in $(nodes); do
     k wait --for=condition=Ready "node/$n" --timeout=120s > /dev/null || die "$n did not become Ready: $(tail -n 5 "$RUN/$n/headway.log" 2> /dev/null || k -n kube-system get pods -o wide)"
 done
+# A Ready node takes pods only once the node controller has removed its taint.
+for _ in $(seq 300); do [ -n "$(k get nodes -o 'jsonpath={.items[*].spec.taints[*].key}')" ] || break; sleep 0.2; done
+taints=$(k get nodes -o 'jsonpath={.items[*].spec.taints[*].key}')
+[ -z "$taints" ] || die "nodes keep taints: $taints"
 log "headway runs ($mode), all nodes Ready after $(( ($(date +%s%N) - start) / 1000000 )) ms"

@@ -53,8 +53,7 @@ fn nodes_reach_every_pod_and_pods_see_them_on_the_segment() {
     space.serve(&[Server::new("one", &nodes[0].name), Server::new("two", &nodes[1].name)]);
     for node in &nodes {
         for address in ["one", "two"].iter().flat_map(|pod| space.addresses(pod)) {
-            let size = if address.is_ipv4() { 1418 } else { 1398 };
-            kube.shell_inside(&node.name, &format!("ping -c 3 -i 0.05 -W 2 -M do -s {size} {address}"));
+            kube.shell_inside(&node.name, &format!("ping -c 3 -i 0.05 -W 2 {address}"));
             let url = format!("http://{}:{HTTP}/clientip", in_url(address));
             let seen = kube.shell_inside(&node.name, &format!("curl -gsS -m 5 {url}"));
             let seen = seen.parse::<std::net::SocketAddr>().expect("address and port").ip();

@@ -9,7 +9,7 @@ use e2e::{
 };
 
 #[test]
-fn pods_reach_each_other_directly_in_every_family_with_full_size_packets() {
+fn pods_reach_each_other_directly_in_every_family() {
     let kube = cluster_or_skip!();
     let nodes = kube.nodes();
     let space = kube.space("direct");

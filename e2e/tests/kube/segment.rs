@@ -58,3 +58,20 @@ fn address_resolution_works_across_nodes() {
     });
     assert_eq!(reply[22..28], far.mac("eth0"), "the reply names the far pod's own MAC");
 }
+
+#[test]
+fn packets_as_large_as_the_link_says_cross_unfragmented_and_larger_ones_are_refused() {
+    let kube = rig_or_skip!();
+    let nodes = kube.nodes();
+    let space = kube.space("mtu");
+    space.serve(&[Server::new("near", &nodes[0].name), Server::new("far", &nodes[1].name)]);
+    let near = space.netns("near", &nodes[0].name);
+    let link = near.ip_json("link show dev eth0");
+    let mtu = link[0]["mtu"].as_u64().unwrap_or_else(|| panic!("no MTU in {link}"));
+    for address in space.addresses("far") {
+        let fits = mtu - if address.is_ipv4() { 28 } else { 48 };
+        near.run(&format!("ping -c 3 -i 0.05 -W 2 -M do -s {fits} {address}"));
+        let larger = near.output(&format!("ping -c 1 -W 1 -M do -s {} {address}", fits + 1));
+        assert!(!larger.status.success(), "{} bytes cross to {address} in one piece", mtu + 1);
+    }
+}
