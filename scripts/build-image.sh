@@ -42,7 +42,7 @@ scripts/image-root.sh "$work/root" "$agent" "$plugin"
 chmod -R u+rwX,go+rX,go-w "$work/root"
 pack "$work/root" "$work/layer.tar"
 diff_id=$(sha256sum "$work/layer.tar" | cut -d' ' -f1)
-gzip --no-name -9 "$work/layer.tar"
+gzip --no-name "$work/layer.tar"
 layer=$(blob "$work/layer.tar.gz" layer.v1.tar+gzip)
 printf '{"architecture":"%s","os":"linux","created":"1970-01-01T00:00:00Z","config":{"Entrypoint":["/usr/bin/headway-agent"],"Env":["PATH=/usr/sbin:/usr/bin"],"Labels":{"org.opencontainers.image.licenses":"Apache-2.0"}},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
     "$architecture" "$diff_id" > "$work/config"

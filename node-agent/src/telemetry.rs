@@ -1,5 +1,7 @@
 //! Logs.
 
+use std::io::IsTerminal;
+
 use clap::ValueEnum;
 use tracing_subscriber::{EnvFilter, filter::ParseError};
 
@@ -18,7 +20,12 @@ pub enum LogFormat {
 /// If `level` is not a filter such as `info` or `info,node_agent=debug`.
 pub fn start(format: LogFormat, level: &str) -> Result<(), ParseError> {
     let filter = EnvFilter::builder().parse(level)?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let stderr = std::io::stderr;
+    // Colours are for people at a terminal, not for files and `kubectl logs`.
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(stderr)
+        .with_ansi(stderr().is_terminal());
     match format {
         LogFormat::Text => lines.init(),
         LogFormat::Json => lines.json().init(),

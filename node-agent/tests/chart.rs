@@ -129,3 +129,23 @@ fn the_manifests_have_the_form_of_the_oldest_kubernetes() {
         }
     }
 }
+
+#[test]
+fn the_dashboard_asks_for_metrics_that_there_are() {
+    let dashboard: Value = serde_json::from_str(&read("charts/headway/files/dashboard.json")).unwrap();
+    // Families are not shown before something is counted, so their names are looked for where they are registered.
+    let registered = read("node-agent/src/metrics.rs");
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let targets = panel["targets"].as_array().unwrap();
+        let words = targets.iter().flat_map(|target| {
+            let expression = target["expr"].as_str().unwrap();
+            expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+        });
+        for metric in words.filter(|word| word.starts_with("headway_")) {
+            // What is added to names as they are registered.
+            let name =
+                metric.trim_start_matches("headway_").trim_end_matches("_total").trim_end_matches("_bucket");
+            assert!(registered.contains(&format!("\"{name}\"")), "{}: {metric}", panel["title"]);
+        }
+    }
+}
