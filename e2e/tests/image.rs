@@ -1,5 +1,7 @@
 //! The image holds all that the agent needs, little else, and is the same each time.
 
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
 use std::{
     env, fs,
     path::{Path, PathBuf},
