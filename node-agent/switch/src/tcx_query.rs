@@ -11,7 +11,8 @@ use crate::{error::Error, syscall::bpf};
 const PROG_QUERY: libc::c_long = 16;
 const TCX_INGRESS: u32 = 46;
 
-/// The part of `union bpf_attr` for BPF_PROG_QUERY up to the number of programs.
+/// The part of `union bpf_attr` for BPF_PROG_QUERY, all of it: the kernel writes the revision whatever size it is told
+/// (`bpf_mprog_query`, kernel/bpf/mprog.c).
 #[repr(C)]
 struct ProgramQuery {
     ifindex: u32,
@@ -21,7 +22,13 @@ struct ProgramQuery {
     identifiers: u64,
     count: u32,
     pad: u32,
+    program_flags: u64,
+    links: u64,
+    link_flags: u64,
+    revision: u64,
 }
+
+const _: () = assert!(size_of::<ProgramQuery>() == 64);
 
 /// Identifiers of the programs, in order; none if there is no such interface.
 ///
@@ -61,6 +68,10 @@ fn query(ifindex: u32, identifiers: &mut [u32]) -> io::Result<usize> {
         identifiers: identifiers.as_mut_ptr() as u64,
         count: u32::try_from(identifiers.len()).unwrap_or(u32::MAX),
         pad: 0,
+        program_flags: 0,
+        links: 0,
+        link_flags: 0,
+        revision: 0,
     };
     // SAFETY: there is room for as many identifiers as the attributes say.
     unsafe { bpf(PROG_QUERY, &mut query)? };
