@@ -8,6 +8,7 @@ mod addresses;
 mod allowed;
 mod bytes;
 mod congestion;
+mod cost;
 mod flooding;
 mod foreign;
 mod node;
