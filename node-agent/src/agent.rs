@@ -2,6 +2,7 @@
 
 mod conditions;
 mod feeds;
+mod membership;
 mod reload;
 mod requests;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use agent_api::{
     pending::{self, Pending},
 };
 use agent_core::{
+    cluster::{Fact, InCluster},
     desired,
     lease::Timestamp,
     world::{Event, World},
@@ -30,6 +32,7 @@ use tracing::{info, warn};
 
 use crate::{
     clock,
+    cluster::Cluster,
     config::NodeConfig,
     metrics::Metrics,
     netlink::Change,
@@ -53,6 +56,8 @@ pub enum Input {
     Request(Verb, oneshot::Sender<Result<Reply, Refusal>>),
     /// Links, addresses, routes or neighbours have changed.
     Surroundings(BTreeSet<Change>),
+    /// The API server has said something.
+    Cluster(Fact),
     /// The configuration file may have changed.
     Reload,
     /// Somebody wants the metrics.
@@ -73,6 +78,8 @@ pub struct Parts {
     pub config_file: PathBuf,
     /// What it was at the start.
     pub config: NodeConfig,
+    /// The Kubernetes cluster, with what is known of it beside the peers; nothing without one.
+    pub cluster: Option<(Cluster, InCluster)>,
     /// The boot we are in.
     pub boot: String,
     /// Its memory.
@@ -87,6 +94,7 @@ pub struct Parts {
 pub struct Agent {
     config_file: PathBuf,
     config: NodeConfig,
+    cluster: Option<Cluster>,
     world: World,
     store: Store,
     reconciler: Reconciler,
@@ -113,7 +121,12 @@ impl Agent {
     /// If the memory cannot be read, or says that pods here have other addresses than the configuration gives them.
     pub fn start(parts: Parts) -> Result<Self, StoreError> {
         let (events, unreadable) = parts.store.load(&parts.boot, clock::now())?;
-        let mut world = World::new(parts.config.configuration.clone(), parts.boot);
+        let mut world =
+            World::new(parts.config.configuration.clone(), parts.config.peers.clone(), parts.boot);
+        let cluster = parts.cluster.map(|(cluster, beside)| {
+            world.apply(Event::Cluster(Box::new(beside)));
+            cluster
+        });
         for error in unreadable {
             warn!(error, "lease not understood");
         }
@@ -123,6 +136,7 @@ impl Agent {
         let mut agent = Self {
             config_file: parts.config_file,
             config: parts.config,
+            cluster,
             world,
             store: parts.store,
             reconciler: parts.reconciler,
@@ -154,10 +168,15 @@ impl Agent {
                 self.resync(Look::Around);
                 continue;
             }
-            let next = self.next_look.map_or(self.next_tick, |look| look.min(self.next_tick));
+            if self.next_settling().is_some_and(|next| next <= now) {
+                self.settle();
+                continue;
+            }
+            let others = [self.next_look, self.next_settling()];
+            let next = others.into_iter().flatten().fold(self.next_tick, Instant::min);
             let wait = next.saturating_duration_since(now);
             match inputs.recv_timeout(wait) {
-                Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return self.end(),
                 Ok(input) => self.take(input),
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -175,6 +194,7 @@ impl Agent {
                     self.next_look = Some(Instant::now() + DEBOUNCE.max(self.last_took * IDLE_SHARE));
                 }
             }
+            Input::Cluster(fact) => self.hear(fact),
             Input::Reload => self.reload(),
             Input::Metrics(reply) => {
                 match self.reconciler.measure() {
@@ -238,6 +258,12 @@ impl Agent {
         self.metrics.resynced(self.last_took);
     }
 
+    fn end(mut self) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.flush();
+        }
+    }
+
     fn release_stale(&mut self) {
         for (key, host, reason) in self.world.stale_leases(clock::now()) {
             info!(%key, host, reason, "lease released");
@@ -289,6 +315,9 @@ impl Agent {
 
     /// What stands in the way of pods, if anything does.
     fn ready(&self) -> Result<(), String> {
+        if let Some(reason) = self.world.own_rejected() {
+            return Err(reason.to_owned());
+        }
         let failures: Vec<&str> = self.reconciler.failures().collect();
         match (self.world.announced, failures.as_slice()) {
             (true, []) => Ok(()),

@@ -4,33 +4,35 @@ use std::{fs, io, path::Path};
 
 use crate::{
     clock,
-    config::NodeConfig,
+    config::Paths,
     dataplane::{leftovers, sysctls::Originals},
+    kube::memory,
     replace_file::remove_file,
 };
 
-/// Removes everything; gives what could not be removed.
+/// Removes everything, with the CNI configuration `conflist`; gives what could not be removed.
 #[must_use]
-pub fn cleanup(config: &NodeConfig) -> Vec<String> {
-    let mut failures = leftovers::remove(&config.paths.bpf);
-    failures.extend(agent_switch::unmount(&config.paths.bpf).err().map(|error| error.to_string()));
+pub fn cleanup(paths: &Paths, conflist: &Path) -> Vec<String> {
+    let mut failures = leftovers::remove(&paths.bpf);
+    failures.extend(agent_switch::unmount(&paths.bpf).err().map(|error| error.to_string()));
     match clock::boot() {
         Ok(boot) => {
-            let restored = Originals::load(&config.paths.state, &boot).restore();
+            let restored = Originals::load(&paths.state, &boot).restore();
             failures.extend(restored.iter().map(ToString::to_string));
         }
         Err(error) => failures.push(format!("kernel settings are not put back without the boot id: {error}")),
     }
-    let socket = &config.paths.socket;
-    let files = [&config.configuration.conflist.0, socket, &agent_api::names::alive_file(socket)];
+    let socket = &paths.socket;
+    let files = [conflist, socket, &agent_api::names::alive_file(socket)];
     for file in files {
         note(&mut failures, file, remove_file(file));
     }
-    let state = &config.paths.state;
-    for folder in [state.join("leases"), config.paths.pending()] {
+    let state = &paths.state;
+    for folder in [state.join("leases"), paths.pending()] {
         note(&mut failures, &folder, removed(fs::remove_dir_all(&folder)));
     }
-    for file in ["version", "node.json", "sysctls.json"].map(|name| state.join(name)) {
+    let files = ["version", "node.json", "sysctls.json"].into_iter().chain(memory::FILES);
+    for file in files.map(|name| state.join(name)) {
         note(&mut failures, &file, remove_file(&file));
     }
     failures

@@ -6,6 +6,7 @@ mod duration;
 mod raw;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     fs::File,
     io::{self, Read},
@@ -14,7 +15,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agent_core::config::Configuration;
+use agent_core::{
+    addr::{NodeNumber, SidBlock},
+    config::{Configuration, LocalNode},
+    identity::ClusterPrefixes,
+    peer::Peer,
+};
 use nix::fcntl::OFlag;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,12 +30,44 @@ use serde::Deserialize;
 pub struct NodeConfig {
     /// What the node should be.
     pub configuration: Configuration,
+    /// All other nodes.
+    pub peers: BTreeMap<NodeNumber, Peer>,
     /// Where the agent keeps its things. Fixed while it runs.
     pub paths: Paths,
     /// Where metrics and probes are served; `None`: nowhere. Fixed while the agent runs.
     pub http: Option<SocketAddr>,
     /// The kernel may hurry while a program is attached. Fixed while the agent runs.
     pub expedite_attach: bool,
+}
+
+/// The configuration file of a node in Kubernetes, checked as far as it goes without the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterConfig {
+    file: raw::File,
+    /// The cluster's pod prefixes.
+    pub prefixes: ClusterPrefixes,
+    /// The cluster's SID block, if it is set.
+    pub sid_block: Option<SidBlock>,
+    /// The node's interfaces on the underlay, if they are set.
+    pub uplinks: Option<Vec<String>>,
+    /// See [`NodeConfig::paths`].
+    pub paths: Paths,
+    /// Path of the CNI configuration.
+    pub conflist: PathBuf,
+    /// See [`NodeConfig::http`].
+    pub http: Option<SocketAddr>,
+    /// See [`NodeConfig::expedite_attach`].
+    pub expedite_attach: bool,
+}
+
+impl ClusterConfig {
+    /// The whole, with what only the cluster knows; it has no peers yet.
+    ///
+    /// # Errors
+    /// [`ConfigError::Values`] if one does not go with the other.
+    pub fn join(&self, node: LocalNode, block: SidBlock) -> Result<NodeConfig, ConfigError> {
+        check::joined(&self.file, node, block).map_err(ConfigError::Values)
+    }
 }
 
 /// Where the agent keeps its things.
@@ -100,13 +138,48 @@ fn lines(problems: &[Problem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// Reads and checks a file.
+/// Reads and checks the file of a node without Kubernetes.
 ///
 /// # Errors
 /// Any [`ConfigError`].
 pub fn load(path: &Path) -> Result<NodeConfig, ConfigError> {
-    let text = read(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-    parse(&text)
+    parse(&text(path)?)
+}
+
+/// Reads and checks the file of a node in Kubernetes.
+///
+/// # Errors
+/// Any [`ConfigError`].
+pub fn load_cluster(path: &Path) -> Result<ClusterConfig, ConfigError> {
+    parse_cluster(&text(path)?)
+}
+
+/// Where an agent with this file keeps its things, and the path of the CNI configuration: with Kubernetes and without.
+///
+/// # Errors
+/// Any [`ConfigError`].
+pub fn places(path: &Path) -> Result<(Paths, PathBuf), ConfigError> {
+    check::places(&form(&text(path)?)?).map_err(ConfigError::Values)
+}
+
+/// Checks the text of a file of a node without Kubernetes.
+///
+/// # Errors
+/// [`ConfigError::Form`] or [`ConfigError::Values`].
+pub fn parse(text: &str) -> Result<NodeConfig, ConfigError> {
+    check::standalone(&form(text)?).map_err(ConfigError::Values)
+}
+
+/// Checks the text of a file of a node in Kubernetes.
+///
+/// # Errors
+/// [`ConfigError::Form`] or [`ConfigError::Values`].
+pub fn parse_cluster(text: &str) -> Result<ClusterConfig, ConfigError> {
+    check::cluster(form(text)?).map_err(ConfigError::Values)
+}
+
+fn text(path: &Path) -> Result<String, ConfigError> {
+    read(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })
 }
 
 /// The agent must not wait for a writer, should it be a pipe, or read a device for ever.
@@ -119,16 +192,10 @@ fn read(path: &Path) -> io::Result<String> {
     file.read_to_string(&mut text).map(|_| text)
 }
 
-/// Checks the text of a file.
-///
-/// # Errors
-/// [`ConfigError::Form`] or [`ConfigError::Values`].
-pub fn parse(text: &str) -> Result<NodeConfig, ConfigError> {
+fn form(text: &str) -> Result<raw::File, ConfigError> {
     // As YAML 1.2 has it: `off` is a word.
     let options = serde_saphyr::options! { strict_booleans: true };
-    let file: raw::File = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| ConfigError::Form(error.to_string()))?;
-    check::check(&file).map_err(ConfigError::Values)
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| ConfigError::Form(error.to_string()))
 }
 
 /// The JSON schema of the file.

@@ -8,6 +8,7 @@ mod expedite;
 pub mod fake;
 mod files;
 mod initial_namespace;
+pub mod interfaces;
 pub mod leftovers;
 mod links;
 pub mod linux;

@@ -15,7 +15,11 @@ pub fn run(inputs: &Receiver<Input>, reason: &str) {
             Input::Request(verb, reply) => drop(reply.send(answer(&verb, reason))),
             Input::Ready(reply) => drop(reply.send(Err(reason.to_owned()))),
             Input::Metrics(reply) => drop(reply.send("# EOF\n".into())),
-            Input::Surroundings(_) | Input::Reload | Input::Event(_) | Input::Publishing(_) => {}
+            Input::Surroundings(_)
+            | Input::Cluster(_)
+            | Input::Reload
+            | Input::Event(_)
+            | Input::Publishing(_) => {}
             Input::Stop => return,
         }
     }

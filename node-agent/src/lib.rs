@@ -10,6 +10,7 @@
 pub mod agent;
 pub mod cleanup;
 pub mod clock;
+pub mod cluster;
 pub mod cni_server;
 pub mod config;
 pub mod dataplane;
@@ -26,4 +27,5 @@ pub mod replace_file;
 pub mod status;
 pub mod store;
 pub mod telemetry;
+pub mod waiting;
 pub mod watch;

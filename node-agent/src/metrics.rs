@@ -92,7 +92,7 @@ impl Metrics {
             self.segmenter_drops.clone(),
         );
         registry.register("agent_endpoints", "Attachments, by state", self.endpoints.clone());
-        registry.register("agent_peers", "Peers in the configuration", self.peers.clone());
+        registry.register("agent_peers", "Other nodes known", self.peers.clone());
         registry.register("agent_peers_routed", "Peers to which a route leads", self.peers_routed.clone());
         registry.register(
             "agent_peers_probed",
@@ -168,7 +168,7 @@ impl Metrics {
         for (state, count) in states {
             self.endpoints.get_or_create(&StateLabel { state }).set(whole(count));
         }
-        let peers = &world.config.peers;
+        let peers = &world.peers;
         self.peers.set(whole(peers.len()));
         let routed = peers.keys().filter(|peer| !desired::ways(world, **peer).is_empty()).count();
         self.peers_routed.set(whole(routed));

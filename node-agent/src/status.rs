@@ -148,7 +148,7 @@ fn peers(world: &World, actual: &Dataplane, measured: &Measurements) -> Vec<Peer
         let uplink = desired::uplinks(world).find(|(_, link)| link.ifindex == ifindex);
         uplink.map_or_else(|| ifindex.to_string(), |(name, _)| name.clone())
     };
-    let peers = world.config.peers.iter().map(|(&number, peer)| {
+    let peers = world.peers.iter().map(|(&number, peer)| {
         let next_hops: Vec<NextHop> = desired::ways(world, number)
             .iter()
             .map(|hop| NextHop {
@@ -161,7 +161,7 @@ fn peers(world: &World, actual: &Dataplane, measured: &Measurements) -> Vec<Peer
             name: peer.name.clone(),
             number: number.get(),
             locator: world.config.sid_block.locator(number).to_string(),
-            address: peer.address.into(),
+            addresses: peer.addresses.clone(),
             mtu: actual.nodes.get(&number).map(|node| node.mtu),
             path_mtu: measured
                 .path_mtus

@@ -1,14 +1,14 @@
 //! Addresses of the segment: SIDs, locators and derived MACs are pure functions of a few numbers.
 
-use std::{
-    fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+mod pods;
 
-use agent_api::MacAddress;
-use bpf_common::{mac, sid};
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::{fmt, net::Ipv6Addr};
+
+use bpf_common::sid;
+use ipnet::{IpNet, Ipv6Net};
 use serde::{Deserialize, Serialize};
+
+pub use pods::{POD_LENGTHS4, POD_LENGTHS6, PodCidrs};
 
 /// Why a value is not an address of the segment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +22,9 @@ pub enum AddrError {
     /// A SID block is a /32.
     #[error("{0} is not a SID block: an IPv6 prefix of length 32 is right, such as 5f00:1::/32")]
     SidBlock(IpNet),
+    /// A list of pod prefixes that no node can have.
+    #[error("{0}")]
+    PodCidrs(String),
 }
 
 /// Number of a node, `1..=0xDFFF`.
@@ -125,6 +128,19 @@ impl SidBlock {
         }
     }
 
+    /// The block of a Kubernetes cluster that has none configured: 5f00 and 16 bits of a hash of the UID of the namespace
+    /// kube-system, which names the cluster. Two clusters have different ones, most likely.
+    #[must_use]
+    pub fn of_cluster(uid: &str) -> Self {
+        // FNV-1a, folded to 16 bits.
+        let hash = uid.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let folded = [hash, hash >> 16, hash >> 32, hash >> 48].into_iter().fold(0, |a, b| a ^ b) & 0xffff;
+        // 5f00:0::/32 would be the first that anybody picks by hand.
+        Self(0x5f00 << 16 | u32::try_from(folded).unwrap_or(0).max(1))
+    }
+
     /// Its 32 bits, host byte order.
     #[must_use]
     pub const fn bits(self) -> u32 {
@@ -178,53 +194,6 @@ impl fmt::Display for Locator {
     }
 }
 
-/// The pod prefixes of one node, at least one family. `h = 1` is its gateway, pods begin at 2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PodCidrs {
-    /// IPv4.
-    pub v4: Option<Ipv4Net>,
-    /// IPv6, a /48 to /112.
-    pub v6: Option<Ipv6Net>,
-}
-
-impl PodCidrs {
-    /// The largest host number: the IPv4 prefix bounds it (without its broadcast address), and 16 bits of the
-    /// IPv6-only MAC.
-    #[must_use]
-    pub fn last_host(self) -> u16 {
-        let hosts = self.v4.map_or(u64::MAX, |net| (1_u64 << (32 - net.prefix_len())).saturating_sub(2));
-        u16::try_from(hosts).unwrap_or(0xfffe).min(0xfffe)
-    }
-
-    /// The IPv4 address of a host number.
-    #[must_use]
-    pub fn ip4(self, host: u16) -> Option<Ipv4Addr> {
-        Some(Ipv4Addr::from_bits(self.v4?.network().to_bits() + u32::from(host)))
-    }
-
-    /// The IPv6 address of a host number.
-    #[must_use]
-    pub fn ip6(self, host: u16) -> Option<Ipv6Addr> {
-        Some(Ipv6Addr::from_bits(self.v6?.network().to_bits() + u128::from(host)))
-    }
-
-    /// Both addresses of a host number.
-    pub fn addresses(self, host: u16) -> impl Iterator<Item = IpAddr> {
-        self.ip4(host).map(IpAddr::V4).into_iter().chain(self.ip6(host).map(IpAddr::V6))
-    }
-
-    /// The MAC of a derived endpoint; see [`bpf_common::mac`].
-    #[must_use]
-    pub fn mac(self, node: NodeNumber, host: u16) -> MacAddress {
-        let mac = match self.ip4(host) {
-            Some(ip) => mac::from_ip4(ip.to_bits().to_be()),
-            None => mac::from_node(node.into(), host),
-        };
-        let [[a, b], [c, d], [e, f]] = mac.map(u16::to_ne_bytes);
-        MacAddress([a, b, c, d, e, f])
-    }
-}
-
 fn leading(address: Ipv6Addr) -> u32 {
     let [a, b, c, d, ..] = address.octets();
     u32::from_be_bytes([a, b, c, d])
@@ -249,18 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn macs_follow_from_the_host_number() {
-        let node = NodeNumber::new(0x102).unwrap();
-        let both = PodCidrs {
-            v4: Some("10.1.2.0/24".parse().unwrap()),
-            v6: Some("fd10:0:0:2::/64".parse().unwrap()),
-        };
-        assert_eq!(both.mac(node, 9).to_string(), "0a:58:0a:01:02:09");
-        assert_eq!(both.ip6(9).unwrap().to_string(), "fd10:0:0:2::9");
-        assert_eq!(both.last_host(), 254);
-        let six = PodCidrs { v4: None, ..both };
-        assert_eq!(six.mac(node, 0x304).to_string(), "0a:59:01:02:03:04");
-        assert_eq!(six.last_host(), 0xfffe);
+    fn a_cluster_without_a_configured_block_gets_one_of_its_own() {
+        let block = |uid: &str| SidBlock::of_cluster(uid).prefix().to_string();
+        let one = block("0b6bd1c6-32e0-4e1f-a5ff-8b2e4c1f6a10");
+        assert_eq!(one, block("0b6bd1c6-32e0-4e1f-a5ff-8b2e4c1f6a10"), "on every node the same");
+        assert_ne!(one, block("0b6bd1c6-32e0-4e1f-a5ff-8b2e4c1f6a11"));
+        // Of an earlier release: it must never change.
+        assert_eq!(block("x"), "5f00:cb2a::/32");
+        assert!(SidBlock::new(one.parse().unwrap()).is_ok());
     }
 
     #[test]

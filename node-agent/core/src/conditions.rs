@@ -39,6 +39,9 @@ pub fn conditions(world: &World) -> Vec<Condition> {
         mtu_sufficient(world),
         peers_routed(world),
         peers_reachable(world),
+        claim_accepted(world),
+        peers_accepted(world),
+        api_server_reachable(world),
         flooding_complete(world),
         headroom_supported(world),
         forwarding_allowed(world),
@@ -84,7 +87,7 @@ fn mtu_sufficient(world: &World) -> Condition {
 }
 
 fn peers_routed(world: &World) -> Condition {
-    let peers = &world.config.peers;
+    let peers = &world.peers;
     let lost: Vec<&str> = peers
         .iter()
         .filter(|(number, _)| desired::ways(world, **number).is_empty())
@@ -105,7 +108,7 @@ fn peers_reachable(world: &World) -> Condition {
     let named = |outcome: Outcome| {
         let such = probed.iter().filter(|(_, one)| **one == outcome);
         let names: Vec<&str> =
-            such.filter_map(|(number, _)| Some(world.config.peers.get(number)?.name.as_str())).collect();
+            such.filter_map(|(number, _)| Some(world.peers.get(number)?.name.as_str())).collect();
         (!names.is_empty()).then(|| format!("{} of {} ({})", names.len(), probed.len(), some(&names)))
     };
     let silent = named(Outcome::Silent)
@@ -136,8 +139,34 @@ fn some(names: &[&str]) -> String {
     names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ") + more
 }
 
+fn claim_accepted(world: &World) -> Condition {
+    condition("ClaimAccepted", "TakenByAnother", world.own_rejected().map(ToOwned::to_owned))
+}
+
+fn peers_accepted(world: &World) -> Condition {
+    let rejected = world.cluster.iter().flat_map(|cluster| &cluster.rejected);
+    let said: Vec<String> = rejected.map(|(name, reason)| format!("{name}: {reason}")).collect();
+    let named = said.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join("; ");
+    condition(
+        "PeersAccepted",
+        "LocatorsRejected",
+        (!said.is_empty()).then(|| format!("{} Locators are not taken: {named}", said.len())),
+    )
+}
+
+fn api_server_reachable(world: &World) -> Condition {
+    let unreachable = world.cluster.as_ref().and_then(|cluster| cluster.unreachable.as_ref());
+    condition(
+        "ApiServerReachable",
+        "Unreachable",
+        unreachable.map(|reason| {
+            format!("pods come and go and peers stay as they were last known; of other changes nothing is heard: {reason}")
+        }),
+    )
+}
+
 fn flooding_complete(world: &World) -> Condition {
-    let (network, count) = (&world.config.network, world.config.peers.len());
+    let (network, count) = (&world.config.network, world.peers.len());
     let limit = match network.flooding {
         Flooding::Off => return condition("FloodingComplete", "", None),
         Flooding::On => bpf_common::names::MAX_FLOOD_NODES,

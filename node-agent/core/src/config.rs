@@ -1,6 +1,6 @@
 //! What the operator wants, checked: every value here is right by itself and with the others.
 
-use std::{collections::BTreeMap, net::Ipv6Addr, path::PathBuf};
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 
@@ -15,8 +15,6 @@ pub struct Configuration {
     pub sid_block: SidBlock,
     /// The cluster's pod prefixes: they contain the pod prefixes of all nodes and are on-link for pods.
     pub cluster: PodCidrs,
-    /// All other nodes.
-    pub peers: BTreeMap<NodeNumber, Peer>,
     /// Install `<peer locator>/48` by way of the peer's underlay address; otherwise the fabric routes the locators.
     pub underlay_routes: bool,
     /// The pod network.
@@ -56,19 +54,6 @@ pub struct LocalNode {
     pub pods: PodCidrs,
     /// Names of its interfaces on the underlay, at least one.
     pub uplinks: Vec<String>,
-}
-
-/// Another node.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Peer {
-    /// Its name.
-    pub name: String,
-    /// Its pod prefixes, of the same families as ours.
-    pub pods: PodCidrs,
-    /// Its address on the underlay.
-    pub address: Ipv6Addr,
-    /// MTU of its uplink in bytes, if it says so.
-    pub mtu: Option<u32>,
 }
 
 /// The pod network.

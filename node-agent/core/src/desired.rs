@@ -58,11 +58,9 @@ pub fn desired(world: &World) -> Dataplane {
         firewall: firewall::desired(world),
         ..attachments(world)
     };
-    if let Some(mtu) = inner_mtu(world) {
-        node_links(world, mtu, &mut plane);
+    if world.takes_part() {
+        segment(world, &mut plane);
     }
-    peers::underlay_routes(world, &mut plane);
-    peers::peers(world, &mut plane);
     if world.announced {
         let (path, content) = &world.config.conflist;
         plane.files.insert(path.clone(), content.clone());
@@ -70,12 +68,22 @@ pub fn desired(world: &World) -> Dataplane {
     plane
 }
 
+/// This node's part of the segment.
+fn segment(world: &World, plane: &mut Dataplane) {
+    if let Some(mtu) = inner_mtu(world) {
+        node_links(world, mtu, plane);
+    }
+    peers::underlay_routes(world, plane);
+    peers::peers(world, plane);
+}
+
 /// Addresses whose route has to be looked up: of peers, for the routes to their locators, and in their locators, for
 /// the ways that frames take.
 #[must_use]
 pub fn lookups(world: &World) -> BTreeSet<Ipv6Addr> {
-    let locator = |&number: &NodeNumber| world.config.sid_block.locator(number).infrastructure();
-    world.config.peers.iter().flat_map(|(number, peer)| [peer.address, locator(number)]).collect()
+    let locators = world.peers.keys().map(|&number| world.config.sid_block.locator(number).infrastructure());
+    let addresses = world.peers.values().flat_map(|peer| peer.addresses.iter().copied());
+    addresses.filter(|address| !address.is_unicast_link_local()).chain(locators).collect()
 }
 
 /// MTU of pods: the smallest of the uplinks' less the outer headers, or less if the operator says so. While the uplinks
@@ -171,7 +179,7 @@ pub fn flood_targets(world: &World) -> Vec<NodeNumber> {
         Flooding::On => MAX_FLOOD_NODES,
         Flooding::Off => 0,
     };
-    let peers = &world.config.peers;
+    let peers = &world.peers;
     if peers.len() > limit as usize { Vec::new() } else { peers.keys().copied().collect() }
 }
 

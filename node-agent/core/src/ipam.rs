@@ -34,6 +34,9 @@ pub fn reserve(world: &World, request: &Reserve, nonce: String, now: Timestamp) 
             format!("network {wanted:?} is not served here; {ours:?} is"),
         ));
     }
+    if let Some(reason) = world.own_rejected() {
+        return Err(refuse(ErrorKind::TryAgain, reason.to_owned()));
+    }
     // A reservation without activation is of an ADD that died, or of this one, whose answer an agent that died took
     // with it: the new one takes its place.
     let earlier = world.leases.get(&request.key);

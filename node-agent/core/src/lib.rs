@@ -8,13 +8,17 @@
 
 pub mod addr;
 pub mod btf;
+pub mod cluster;
 pub mod conditions;
 pub mod config;
 pub mod dataplane;
 pub mod desired;
 pub mod firewall;
+pub mod identity;
 pub mod ipam;
 pub mod lease;
+pub mod membership;
+pub mod peer;
 pub mod probes;
 pub mod published;
 pub mod routing;

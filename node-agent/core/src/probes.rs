@@ -105,7 +105,7 @@ pub struct Outcomes {
 pub fn targets(world: &World) -> Targets {
     let own = world.config.node.pods;
     let Some(widest) = desired::inner_mtu(world) else { return Targets::default() };
-    let target = |(&number, peer): (&NodeNumber, &crate::config::Peer)| {
+    let target = |(&number, peer): (&NodeNumber, &crate::peer::Peer)| {
         let gateways = peer.pods.addresses(GATEWAY).filter(|gateway| match gateway {
             IpAddr::V4(_) => own.v4.is_some(),
             IpAddr::V6(_) => own.v6.is_some() && widest >= desired::IPV6_MIN_MTU,
@@ -113,7 +113,7 @@ pub fn targets(world: &World) -> Targets {
         let mtu = peer.mtu.map_or(widest, |mtu| widest.min(mtu.saturating_sub(desired::OVERHEAD)));
         Target { number, gateways: gateways.collect(), mtu }
     };
-    let routed = world.config.peers.iter().filter(|(number, _)| !desired::ways(world, **number).is_empty());
+    let routed = world.peers.iter().filter(|(number, _)| !desired::ways(world, **number).is_empty());
     Targets { sources: own.addresses(GATEWAY).collect(), peers: routed.map(target).collect() }
 }
 

@@ -84,7 +84,7 @@ pub struct Figures {
 #[must_use]
 pub fn published(world: &World, ready: Result<(), String>) -> Published {
     let is_ready = ready.is_ok();
-    let alone = world.config.peers.is_empty();
+    let alone = world.peers.is_empty();
     Published {
         locator: own_locator(world),
         status: status(world, ready),
@@ -147,8 +147,8 @@ fn figures(world: &World) -> Figures {
     let outcomes = &world.probes.peers;
     Figures {
         endpoints: world.leases.iter().filter(|lease| matches!(lease.state, State::Active { .. })).count(),
-        known: world.config.peers.len(),
-        routed: world.config.peers.keys().filter(|peer| !desired::ways(world, **peer).is_empty()).count(),
+        known: world.peers.len(),
+        routed: world.peers.keys().filter(|peer| !desired::ways(world, **peer).is_empty()).count(),
         probed: outcomes.len(),
         reachable: outcomes.values().filter(|outcome| **outcome == Outcome::Answers).count(),
     }

@@ -70,8 +70,7 @@ pub fn of_interest(world: &World) -> BTreeSet<Sysctl> {
 /// Milliseconds between two probes of all managed neighbours on an uplink, where the kernel's own value would make too
 /// many of them: it probes all at once (`neigh_managed_work`, net/core/neighbour.c).
 fn probe_intervals(world: &World) -> Vec<(&str, usize)> {
-    let hops: BTreeSet<Hop> =
-        world.config.peers.keys().flat_map(|peer| desired::ways(world, *peer)).collect();
+    let hops: BTreeSet<Hop> = world.peers.keys().flat_map(|peer| desired::ways(world, *peer)).collect();
     let uplinks = desired::uplinks(world).map(|(name, link)| {
         let managed = hops.iter().filter(|hop| hop.ifindex == link.ifindex).count();
         // In steps, so that not every peer changes a setting.
@@ -89,7 +88,7 @@ pub fn thresholds_known(world: &World) -> bool {
 /// Neighbour table bounds, never lower than they are: the hard bound, half of it where collection becomes eager, a quarter below which
 /// nothing is collected (net/core/neighbour.c, `neigh_forced_gc`).
 fn thresholds(world: &World) -> Vec<(Sysctl, u64)> {
-    let wanted = (NEIGHBOURS_A_POD * world.leases.count() + 2 * world.config.peers.len()).max(MIN_NEIGHBOURS);
+    let wanted = (NEIGHBOURS_A_POD * world.leases.count() + 2 * world.peers.len()).max(MIN_NEIGHBOURS);
     // In steps, so that not every pod changes a setting.
     let hard = wanted.next_power_of_two() as u64;
     let mut settings = Vec::new();

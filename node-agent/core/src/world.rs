@@ -1,13 +1,17 @@
 //! All that this node knows, and the events that change it.
 
+use std::collections::BTreeMap;
+
 use agent_api::{AttachmentKey, names};
 
 use crate::{
-    addr::NetworkNumber,
+    addr::{NetworkNumber, NodeNumber},
+    cluster::InCluster,
     config::Configuration,
     dataplane::{Facts, Link},
     desired::switch_side_mac,
     lease::{BootId, Lease, Leases, State, Timestamp},
+    peer::Peer,
     probes::Outcomes,
 };
 
@@ -16,6 +20,10 @@ use crate::{
 pub struct World {
     /// What the operator wants.
     pub config: Configuration,
+    /// What is known of the Kubernetes cluster; nothing without one.
+    pub cluster: Option<InCluster>,
+    /// All other nodes.
+    pub peers: BTreeMap<NodeNumber, Peer>,
     /// The boot we are in.
     pub boot: BootId,
     /// Attachments.
@@ -35,6 +43,12 @@ pub struct World {
 pub enum Event {
     /// The operator changed the configuration.
     Configured(Box<Configuration>),
+    /// A node has joined, or what is known of it has changed.
+    PeerKnown(NodeNumber, Box<Peer>),
+    /// A node has left.
+    PeerLeft(NodeNumber),
+    /// What is known of the Kubernetes cluster beside the peers.
+    Cluster(Box<InCluster>),
     /// A lease was made or moved on.
     Leased(Box<Lease>),
     /// A host number was freed.
@@ -57,9 +71,11 @@ pub enum Event {
 impl World {
     /// What is known before anything has happened.
     #[must_use]
-    pub fn new(config: Configuration, boot: BootId) -> Self {
+    pub fn new(config: Configuration, peers: BTreeMap<NodeNumber, Peer>, boot: BootId) -> Self {
         Self {
             config,
+            cluster: None,
+            peers,
             boot,
             leases: Leases::default(),
             facts: Facts::default(),
@@ -73,6 +89,9 @@ impl World {
     pub fn apply(&mut self, event: Event) {
         match event {
             Event::Configured(config) => self.config = *config,
+            Event::Cluster(cluster) => self.cluster = Some(*cluster),
+            Event::PeerKnown(number, peer) => drop(self.peers.insert(number, *peer)),
+            Event::PeerLeft(number) => drop(self.peers.remove(&number)),
             Event::Leased(lease) => self.leases.insert(*lease),
             Event::Freed { host, at } => self.leases.free(host, at),
             Event::Observed(facts) => self.facts = *facts,
@@ -80,6 +99,18 @@ impl World {
             Event::NetworkPolicies(exist) => self.network_policies = exist,
             Event::Announced => self.announced = true,
         }
+    }
+
+    /// Why this node must not take part in the segment, if it must not: what it claims is another node's.
+    #[must_use]
+    pub fn own_rejected(&self) -> Option<&str> {
+        self.cluster.as_ref()?.own_rejected.as_deref()
+    }
+
+    /// The node is part of the segment. One whose claim is another's is not, but pods that it has already are not cut off.
+    #[must_use]
+    pub fn takes_part(&self) -> bool {
+        self.own_rejected().is_none() || self.leases.count() > 0
     }
 
     /// Number of the pod network.

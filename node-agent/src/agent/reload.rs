@@ -1,6 +1,8 @@
 //! The configuration file, read again while the agent runs.
 
-use agent_core::world::Event;
+use std::time::Instant;
+
+use agent_core::{peer, world::Event};
 use tracing::{info, warn};
 
 use super::Agent;
@@ -13,26 +15,42 @@ use crate::{
 impl Agent {
     /// Reads the configuration file again. A bad one changes nothing.
     pub(super) fn reload(&mut self) {
+        if let Some(cluster) = &mut self.cluster {
+            let loaded = config::load_cluster(&self.config_file).map_err(|error| error.to_string());
+            match loaded.and_then(|config| cluster.reconfigure(config, Instant::now())) {
+                // What follows from it, and whether it is taken, is seen when the cluster is settled.
+                Ok(()) => cluster.settle_soon(Instant::now()),
+                Err(error) => self.reject(error),
+            }
+            return;
+        }
         let loaded = config::load(&self.config_file).map_err(|error| error.to_string());
         match loaded.and_then(|config| self.replaceable(config)).and_then(|config| self.remembered(config)) {
             Ok(config) if config == self.config => self.rejected_config = None,
             Ok(config) => {
                 self.rejected_config = None;
                 self.world.apply(Event::Configured(Box::new(config.configuration.clone())));
+                for event in peer::changes(&self.config.peers, &config.peers) {
+                    self.world.apply(event);
+                }
                 self.config = config;
                 info!(file = %self.config_file.display(), "configuration changed");
                 self.resync(Look::Everywhere);
             }
-            Err(error) if self.rejected_config.as_ref() == Some(&error) => {}
-            Err(error) => {
-                warn!(error, file = %self.config_file.display(), "configuration not taken, the former one stays");
-                self.rejected_config = Some(error);
-            }
+            Err(error) => self.reject(error),
+        }
+    }
+
+    /// Goes on with the former configuration, and says why, once.
+    pub(super) fn reject(&mut self, error: String) {
+        if self.rejected_config.as_ref() != Some(&error) {
+            warn!(error, file = %self.config_file.display(), "configuration not taken, the former one stays");
+            self.rejected_config = Some(error);
         }
     }
 
     /// Some things cannot change under a running agent, or under running pods.
-    fn replaceable(&self, new: NodeConfig) -> Result<NodeConfig, String> {
+    pub(super) fn replaceable(&self, new: NodeConfig) -> Result<NodeConfig, String> {
         let old = &self.config;
         let fixed = [
             ("paths", new.paths == old.paths),
@@ -56,7 +74,7 @@ impl Agent {
     }
 
     /// The next agent has to know what addresses followed from.
-    fn remembered(&self, new: NodeConfig) -> Result<NodeConfig, String> {
+    pub(super) fn remembered(&self, new: NodeConfig) -> Result<NodeConfig, String> {
         let origin = Origin::from(&new.configuration.node);
         self.store.set_origin(&origin).map(|()| new).map_err(|error| error.to_string())
     }

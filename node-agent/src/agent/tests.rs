@@ -8,6 +8,8 @@ use agent_core::{dataplane::Program, desired::desired, lease::State};
 use super::*;
 use crate::{config, dataplane::fake::Fake};
 
+mod kubernetes;
+
 const UPLINK: &str = "eth0";
 
 /// A folder for an agent, and agents in it one after the other.
@@ -52,6 +54,7 @@ paths: {{socket: {}, state: {}, bpf: /bpf}}
         Agent::start(Parts {
             config: config::load(&file).unwrap(),
             config_file: file,
+            cluster: None,
             boot: self.boot.into(),
             store: Store::open(Path::new(&self.path("state"))).unwrap(),
             reconciler: Reconciler::new(Box::new(self.kernel.clone())),

@@ -3,16 +3,23 @@
 mod peers;
 mod prefixes;
 
-use std::{fmt::Display, path::Path};
+use std::{
+    collections::BTreeMap,
+    fmt::Display,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use agent_core::{
     addr::{NetworkNumber, NodeNumber, PodCidrs, SidBlock},
     config::{Configuration, Flooding, Headroom, Limits, LocalNode, Network},
     desired::IPV6_MIN_MTU,
+    identity::ClusterPrefixes,
 };
 use bpf_common::names::{MAX_ENDPOINTS, MAX_FLOOD_NODES};
+use ipnet::IpNet;
 
-use super::{NodeConfig, Paths, Problem, conflist, duration, raw};
+use super::{ClusterConfig, NodeConfig, Paths, Problem, conflist, duration, raw};
 
 /// Longest path of a unix socket: `sun_path` without its final zero (unix(7)).
 const SOCKET_PATH_MAX: usize = 107;
@@ -21,55 +28,142 @@ const IFNAME_MAX: usize = 15;
 /// Bounds of `limits.reservationTimeout`, milliseconds.
 const RESERVATION_TIMEOUT: std::ops::RangeInclusive<u64> = 1_000..=3_600_000;
 
-/// Checks a whole file.
-pub(super) fn check(file: &raw::File) -> Result<NodeConfig, Vec<Problem>> {
+/// Checks the file of a node without Kubernetes.
+pub(super) fn standalone(file: &raw::File) -> Result<NodeConfig, Vec<Problem>> {
     let mut problems = Problems::default();
-    let checked = checked(file, &mut problems);
-    match checked {
-        Some(config) if problems.0.is_empty() => Ok(config),
-        _ => Err(problems.0),
+    let rest = rest(file, &mut problems);
+    let sid_block = present(file.sid_block.as_ref(), "sidBlock", &mut problems)
+        .and_then(|text| sid_block(text, &mut problems));
+    let node = node(&file.node, &mut problems);
+    let peers = peers::peers(&file.peers, &mut problems);
+    if let Some(block) = sid_block {
+        peers::outside_block(&peers, block, &mut problems);
     }
+    if let (Some(rest), Some(block)) = (&rest, sid_block) {
+        prefixes::outside_block(rest.cluster.both, block, &mut problems);
+    }
+    if let (Some(rest), Some(node)) = (&rest, &node) {
+        peers::together(node, &peers, rest.cluster.both, &mut problems);
+    }
+    let whole = || {
+        let peers = peers.into_iter().map(|(_, number, peer)| (number, peer)).collect();
+        Some(NodeConfig { peers, ..complete(file, rest?, node?, sid_block?) })
+    };
+    problems.unless_any(whole())
 }
 
-/// The configuration, as far as there is one: every part is looked at whatever is wrong with the others.
-fn checked(file: &raw::File, problems: &mut Problems) -> Option<NodeConfig> {
-    let sid_block = sid_block(&file.sid_block, problems);
+/// Checks the file of a node in Kubernetes, as far as it goes.
+pub(super) fn cluster(file: raw::File) -> Result<ClusterConfig, Vec<Problem>> {
+    let mut problems = Problems::default();
+    let rest = rest(&file, &mut problems);
+    let sid_block = file.sid_block.as_ref().and_then(|text| sid_block(text, &mut problems));
+    let node = &file.node;
+    let foreign = [
+        ("node.name", node.name.is_some()),
+        ("node.number", node.number.is_some()),
+        ("node.podCIDRs", node.pod_cidrs.is_some()),
+        ("peers", !file.peers.is_empty()),
+    ];
+    for (field, set) in foreign {
+        problems.require(!set, field, || "comes from the API server: leave it out in Kubernetes".into());
+    }
+    let uplinks = node.uplinks.as_ref().map(|names| uplinks(names, &mut problems));
+    if let (Some(rest), Some(block)) = (&rest, sid_block) {
+        prefixes::outside_block(rest.cluster.both, block, &mut problems);
+    }
+    let whole = rest.map(|rest| ClusterConfig {
+        prefixes: rest.cluster,
+        sid_block,
+        uplinks,
+        paths: file.paths.clone(),
+        conflist: rest.conflist.0,
+        http: rest.http,
+        expedite_attach: file.expedite_attach,
+        file,
+    });
+    problems.unless_any(whole)
+}
+
+/// The same file, with what only the cluster knows.
+pub(super) fn joined(file: &raw::File, node: LocalNode, block: SidBlock) -> Result<NodeConfig, Vec<Problem>> {
+    let mut problems = Problems::default();
+    let rest = rest(file, &mut problems);
+    if let Some(rest) = &rest {
+        prefixes::outside_block(rest.cluster.both, block, &mut problems);
+        peers::within("spec.podCIDRs of the Node", node.pods, rest.cluster.both, &mut problems);
+    }
+    problems.unless_any(rest.map(|rest| complete(file, rest, node, block)))
+}
+
+/// Where an agent with this file keeps its things, and the path of the CNI configuration.
+pub(super) fn places(file: &raw::File) -> Result<(Paths, PathBuf), Vec<Problem>> {
+    let mut problems = Problems::default();
+    paths(&file.paths, &mut problems);
+    let (conflist, _) = cni(&file.cni, &file.network.name, &file.paths, &mut problems);
+    problems.unless_any(Some((file.paths.clone(), conflist)))
+}
+
+/// All that does not depend on who the nodes are.
+struct Rest {
+    cluster: ClusterPrefixes,
+    network: Network,
+    limits: Limits,
+    dscp: Option<u8>,
+    headroom: Headroom,
+    mtu: Option<u32>,
+    non_masquerade: Vec<IpNet>,
+    conflist: (PathBuf, String),
+    http: Option<SocketAddr>,
+}
+
+/// Every part is looked at, whatever is wrong with the others.
+fn rest(file: &raw::File, problems: &mut Problems) -> Option<Rest> {
     let cluster = prefixes::cluster(&file.cluster_cidrs, problems);
-    let node = node(&file.node, problems);
-    let peers = peers::peers(&file.peers, problems);
-    if let (Some(cluster), Some(block)) = (cluster, sid_block) {
-        prefixes::outside_block(cluster, block, problems);
-        peers::outside_block(&peers, block, problems);
-    }
-    if let (Some(cluster), Some(node)) = (cluster, &node) {
-        peers::together(node, &peers, cluster, problems);
-    }
     let network = network(&file.network, problems);
     let limits = limits(&file.limits, problems);
     let dscp = dscp(&file.encapsulation.dscp, problems);
     let headroom = headroom(&file.headroom, problems);
-    let mtu = mtu(&file.mtu, cluster, problems);
+    let mtu = mtu(&file.mtu, cluster.map(|cluster| cluster.both), problems);
     let non_masquerade =
         prefixes::list("masquerade.nonMasqueradeCIDRs", &file.masquerade.non_masquerade_cidrs, problems);
     paths(&file.paths, problems);
     let conflist = cni(&file.cni, &file.network.name, &file.paths, problems);
     let http = http(&file.http, problems);
-    let configuration = Configuration {
-        node: node?,
-        sid_block: sid_block?,
+    Some(Rest {
         cluster: cluster?,
-        peers: peers.into_iter().map(|(_, number, peer)| (number, peer)).collect(),
-        underlay_routes: file.underlay_routes,
         network: network?,
+        limits: limits?,
         dscp,
         headroom,
-        masquerade: file.masquerade.enabled,
-        non_masquerade,
         mtu,
-        limits: limits?,
+        non_masquerade,
         conflist,
+        http,
+    })
+}
+
+fn complete(file: &raw::File, rest: Rest, node: LocalNode, sid_block: SidBlock) -> NodeConfig {
+    let configuration = Configuration {
+        node,
+        sid_block,
+        cluster: rest.cluster.both,
+        underlay_routes: file.underlay_routes,
+        network: rest.network,
+        dscp: rest.dscp,
+        headroom: rest.headroom,
+        masquerade: file.masquerade.enabled,
+        non_masquerade: rest.non_masquerade,
+        mtu: rest.mtu,
+        limits: rest.limits,
+        conflist: rest.conflist,
     };
-    Some(NodeConfig { configuration, paths: file.paths.clone(), http, expedite_attach: file.expedite_attach })
+    NodeConfig {
+        configuration,
+        peers: BTreeMap::new(),
+        paths: file.paths.clone(),
+        http: rest.http,
+        expedite_attach: file.expedite_attach,
+    }
 }
 
 /// What was found wrong so far.
@@ -84,6 +178,14 @@ impl Problems {
     /// The value, or nothing and a problem.
     fn take<T>(&mut self, field: impl Display, result: Result<T, impl Display>) -> Option<T> {
         result.map_err(|error| self.add(field, error.to_string())).ok()
+    }
+
+    /// What was checked, if nothing is wrong with it.
+    fn unless_any<T>(self, whole: Option<T>) -> Result<T, Vec<Problem>> {
+        match whole {
+            Some(whole) if self.0.is_empty() => Ok(whole),
+            _ => Err(self.0),
+        }
     }
 
     /// Adds a problem unless something holds.
@@ -104,23 +206,37 @@ fn sid_block(text: &str, problems: &mut Problems) -> Option<SidBlock> {
     Some(block)
 }
 
+fn present<'a, T>(value: Option<&'a T>, field: &str, problems: &mut Problems) -> Option<&'a T> {
+    problems.require(value.is_some(), field, || "is needed without Kubernetes".into());
+    value
+}
+
 fn node(node: &raw::Node, problems: &mut Problems) -> Option<LocalNode> {
-    name("node.name", &node.name, problems);
-    let number = problems.take("node.number", NodeNumber::new(node.number));
-    let pods = prefixes::pods("node.podCIDRs", &node.pod_cidrs, problems);
-    problems.require(!node.uplinks.is_empty(), "node.uplinks", || "at least one interface is needed".into());
-    for (index, uplink) in node.uplinks.iter().enumerate() {
+    let name = present(node.name.as_ref(), "node.name", problems);
+    if let Some(name) = name {
+        self::name("node.name", name, problems);
+    }
+    let number = present(node.number.as_ref(), "node.number", problems)
+        .and_then(|number| problems.take("node.number", NodeNumber::new(*number)));
+    let pods = present(node.pod_cidrs.as_ref(), "node.podCIDRs", problems)
+        .and_then(|texts| prefixes::pods("node.podCIDRs", texts, problems));
+    let uplinks =
+        present(node.uplinks.as_ref(), "node.uplinks", problems).map(|names| uplinks(names, problems));
+    Some(LocalNode { name: name?.clone(), number: number?, pods: pods?, uplinks: uplinks? })
+}
+
+fn uplinks(names: &[String], problems: &mut Problems) -> Vec<String> {
+    problems.require(!names.is_empty(), "node.uplinks", || "at least one interface is needed".into());
+    for (index, uplink) in names.iter().enumerate() {
         let field = format!("node.uplinks[{index}]");
         let usable = (1..=IFNAME_MAX).contains(&uplink.len())
             && !uplink
                 .contains(|c: char| c == '/' || c == ':' || c == '"' || c.is_whitespace() || c.is_control())
             && ![".", ".."].contains(&uplink.as_str());
         problems.require(usable, &field, || format!("{uplink:?} is not the name of an interface"));
-        problems.require(!node.uplinks[..index].contains(uplink), &field, || {
-            format!("{uplink:?} is named twice")
-        });
+        problems.require(!names[..index].contains(uplink), &field, || format!("{uplink:?} is named twice"));
     }
-    Some(LocalNode { name: node.name.clone(), number: number?, pods: pods?, uplinks: node.uplinks.clone() })
+    names.to_vec()
 }
 
 fn name(field: impl Display, name: &str, problems: &mut Problems) {
@@ -233,12 +349,7 @@ fn absolute(field: &str, path: &Path, problems: &mut Problems) {
     });
 }
 
-fn cni(
-    cni: &raw::Cni,
-    network: &str,
-    paths: &Paths,
-    problems: &mut Problems,
-) -> (std::path::PathBuf, String) {
+fn cni(cni: &raw::Cni, network: &str, paths: &Paths, problems: &mut Problems) -> (PathBuf, String) {
     absolute("cni.confDir", &cni.conf_dir, problems);
     let name = &cni.conf_name;
     problems.require(name.ends_with(".conflist") && !name.contains('/'), "cni.confName", || {
@@ -258,7 +369,7 @@ fn cni(
     (cni.conf_dir.join(name), conflist::content(network, &cni.version, paths, &cni.chain))
 }
 
-fn http(text: &str, problems: &mut Problems) -> Option<std::net::SocketAddr> {
+fn http(text: &str, problems: &mut Problems) -> Option<SocketAddr> {
     if text == "off" {
         return None;
     }

@@ -7,20 +7,24 @@ use serde::Deserialize;
 
 use super::Paths;
 
-/// Configuration of a node's agent.
-#[derive(Debug, Deserialize, JsonSchema)]
+/// Configuration of a node's agent. In Kubernetes (`--node-name`) who the node and its peers are comes from the API server.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(title = "headway-agent configuration")]
 pub(super) struct File {
-    /// This node.
+    /// This node. Needed without Kubernetes; with it, only `uplinks` may be set.
+    #[serde(default)]
     pub node: Node,
-    /// The cluster's SID block: a /32 in 5f00::/16 (RFC 9602), the same on all nodes.
-    pub sid_block: String,
-    /// The cluster's pod prefixes, one for each family. They contain the pod prefixes of all nodes and are on-link for pods.
+    /// The cluster's SID block: a /32 in 5f00::/16 (RFC 9602), the same on all nodes. Needed without Kubernetes; with it, it
+    /// follows from the UID of the namespace kube-system if it is not set.
+    #[serde(default)]
+    pub sid_block: Option<String>,
+    /// The cluster's pod prefixes, one for each family. They contain the pod prefixes of all nodes and are on-link for pods. In
+    /// Kubernetes node numbers follow from the first one.
     #[serde(rename = "clusterCIDRs")]
     #[schemars(length(min = 1, max = 2))]
     pub cluster_cidrs: Vec<String>,
-    /// All other nodes.
+    /// All other nodes. Only without Kubernetes.
     #[serde(default)]
     pub peers: Vec<Peer>,
     /// Install routes to the peers' locators, by way of their addresses. Turn it off where the fabric routes the locators.
@@ -69,25 +73,25 @@ fn default_http() -> String {
 }
 
 /// This node.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Node {
-    /// Its name.
-    pub name: String,
-    /// Its number, part of its locator: unique in the cluster, never changed.
+    /// Its name. Only without Kubernetes.
+    pub name: Option<String>,
+    /// Its number, part of its locator: unique in the cluster, never changed. Only without Kubernetes.
     #[schemars(range(min = 1, max = 0xdfff))]
-    pub number: u32,
-    /// Its pod prefixes, at most one for each family. IPv6: /48 to /112.
+    pub number: Option<u32>,
+    /// Its pod prefixes, at most one for each family. IPv6: /48 to /112. Only without Kubernetes.
     #[serde(rename = "podCIDRs")]
     #[schemars(length(min = 1, max = 2))]
-    pub pod_cidrs: Vec<String>,
-    /// Its interfaces on the underlay.
+    pub pod_cidrs: Option<Vec<String>>,
+    /// Its interfaces on the underlay. In Kubernetes, those with the Node's InternalIPs if they are not set.
     #[schemars(length(min = 1))]
-    pub uplinks: Vec<String>,
+    pub uplinks: Option<Vec<String>>,
 }
 
 /// Another node.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Peer {
     /// Its name.
@@ -107,7 +111,7 @@ pub(super) struct Peer {
 }
 
 /// The pod network.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Network {
     /// Name in the CNI configuration.
@@ -126,7 +130,7 @@ impl Default for Network {
 }
 
 /// What happens to broadcast and multicast.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Flooding {
     /// auto: to local pods, and to peers while there are at most `maxPeers`; on: to peers always; off: nowhere.
@@ -147,7 +151,7 @@ impl Default for Flooding {
     }
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum FloodingMode {
     Auto,
@@ -156,21 +160,21 @@ pub(super) enum FloodingMode {
 }
 
 /// The outer header.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Encapsulation {
     /// DSCP of the outer header: copy it from the inner packet, or a fixed value.
     pub dscp: Dscp,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "`copy` or a number from 0 to 63 is right")]
 pub(super) enum Dscp {
     Word(DscpWord),
     Fixed(#[schemars(range(min = 0, max = 63))] u32),
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum DscpWord {
     Copy,
@@ -182,7 +186,7 @@ impl Default for Dscp {
     }
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "`auto`, `off` or a number of bytes from 1 to 512 is right")]
 pub(super) enum Headroom {
     Word(HeadroomWord),
@@ -190,7 +194,7 @@ pub(super) enum Headroom {
 }
 
 /// auto: what the datapath needs; off: nothing is asked for.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum HeadroomWord {
     Auto,
@@ -204,7 +208,7 @@ impl Default for Headroom {
 }
 
 /// Source address of what pods send out of the cluster.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Masquerade {
     /// Replace it by the node's.
@@ -220,7 +224,7 @@ impl Default for Masquerade {
     }
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "`auto` or a number of bytes is right")]
 pub(super) enum Mtu {
     Word(MtuWord),
@@ -228,7 +232,7 @@ pub(super) enum Mtu {
 }
 
 /// auto: what the uplinks allow.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum MtuWord {
     Auto,
@@ -241,7 +245,7 @@ impl Default for Mtu {
 }
 
 /// Bounds.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Limits {
     /// Pods on this node.
@@ -258,7 +262,7 @@ impl Default for Limits {
 }
 
 /// The CNI configuration that the agent writes.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Cni {
     /// Folder of the container runtime's CNI configurations. Read at start only.

@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 
+use agent_core::addr::PodCidrs;
+
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../../deploy/node.yaml");
@@ -23,7 +25,7 @@ fn problems(text: &str) -> Vec<String> {
 #[test]
 fn the_documented_example_is_right() {
     let config = parse(EXAMPLE).unwrap();
-    assert_eq!(config.configuration.peers.len(), 2);
+    assert_eq!(config.peers.len(), 2);
 }
 
 #[test]
@@ -123,6 +125,61 @@ fn nodes_do_not_share_anything() {
             "peers[1].podCIDRs: 10.1.2.128/25 overlaps 10.1.2.0/24 of peers[0].podCIDRs",
         ]
     );
+}
+
+const CLUSTER: &str = "clusterCIDRs: [fd10::/48, 10.1.0.0/16]\n";
+
+fn local_node() -> LocalNode {
+    LocalNode {
+        name: "node-a".into(),
+        number: NodeNumber::new(4).unwrap(),
+        pods: PodCidrs::of_node(&["10.1.3.0/24".parse().unwrap(), "fd10:0:0:3::/64".parse().unwrap()])
+            .unwrap(),
+        uplinks: vec!["eth0".into()],
+    }
+}
+
+#[test]
+fn in_kubernetes_the_cluster_says_who_the_nodes_are() {
+    let file = parse_cluster(CLUSTER).unwrap();
+    assert_eq!((file.sid_block, &file.uplinks), (None, &None));
+    assert_eq!(file.prefixes.first.to_string(), "fd10::/48");
+    let block = SidBlock::new("5f00:7::/32".parse().unwrap()).unwrap();
+    let config = file.join(local_node(), block).unwrap();
+    assert_eq!(config.configuration.locator().to_string(), "5f00:7:4::/48");
+    assert_eq!((config.peers.len(), &config.paths), (0, &file.paths));
+    assert_eq!(config.configuration.conflist.0, file.conflist);
+    let set = parse_cluster(&format!("{CLUSTER}node: {{uplinks: [eth1]}}\nsidBlock: 5f00:9::/32\n")).unwrap();
+    assert_eq!(set.uplinks, Some(vec!["eth1".to_owned()]));
+    assert_eq!(set.sid_block.unwrap().prefix().to_string(), "5f00:9::/32");
+}
+
+#[test]
+fn in_kubernetes_nothing_of_it_may_be_in_the_file() {
+    let Err(ConfigError::Values(problems)) = parse_cluster(SMALL) else { panic!("it is wrong") };
+    let fields: Vec<&str> = problems.iter().map(|problem| problem.field.as_str()).collect();
+    assert_eq!(fields, ["node.name", "node.number", "node.podCIDRs", "peers"]);
+    let Err(ConfigError::Values(problems)) =
+        parse_cluster("clusterCIDRs: []\nmtu: 3\nnode: {uplinks: ['']}\n")
+    else {
+        panic!("it is wrong")
+    };
+    assert_eq!(problems.len(), 3, "{problems:?}");
+}
+
+#[test]
+fn what_the_cluster_says_has_to_go_with_the_file() {
+    let file = parse_cluster("clusterCIDRs: [10.1.0.0/16]\n").unwrap();
+    let block = SidBlock::new("5f00:7::/32".parse().unwrap()).unwrap();
+    let error = file.join(local_node(), block).unwrap_err().to_string();
+    assert!(error.contains("spec.podCIDRs") && error.contains("fd10:0:0:3::/64"), "{error}");
+}
+
+#[test]
+fn without_kubernetes_the_file_has_to_say_it() {
+    let said = problems("clusterCIDRs: [10.1.0.0/16]\n");
+    let fields: Vec<&str> = said.iter().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(fields, ["sidBlock", "node.name", "node.number", "node.podCIDRs", "node.uplinks"]);
 }
 
 #[test]

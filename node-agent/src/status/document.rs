@@ -1,6 +1,9 @@
 //! The form of the status document.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr},
+};
 
 use agent_api::{AttachmentKey, HeadroomOutcome, MacAddress};
 use serde::{Deserialize, Serialize};
@@ -145,8 +148,8 @@ pub struct Peer {
     pub number: u16,
     /// Its locator.
     pub locator: String,
-    /// Its underlay address.
-    pub address: IpAddr,
+    /// Its underlay addresses.
+    pub addresses: Vec<Ipv6Addr>,
     /// Largest inner packet towards it, as far as link MTUs tell, bytes.
     pub mtu: Option<u32>,
     /// The same as a router on the way has told within the last ten minutes, bytes.

@@ -219,8 +219,8 @@ fn cleanup_leaves_what_others_have_and_may_be_repeated() {
         node.assert_settles();
         assert_ne!(picture(), before);
         drop(node.reconciler);
-        assert_eq!(cleanup(&node.config), Vec::<String>::new());
+        assert_eq!(cleanup(&node.config.paths, &node.config.configuration.conflist.0), Vec::<String>::new());
         assert_eq!(picture(), before);
-        assert_eq!(cleanup(&node.config), Vec::<String>::new());
+        assert_eq!(cleanup(&node.config.paths, &node.config.configuration.conflist.0), Vec::<String>::new());
     });
 }

@@ -27,7 +27,7 @@ impl Node {
         let config = config::parse(config).unwrap();
         let boot = clock::boot().unwrap();
         let linux = Linux::open(&config.paths, &boot, config.expedite_attach).unwrap();
-        let world = World::new(config.configuration.clone(), boot);
+        let world = World::new(config.configuration.clone(), config.peers.clone(), boot);
         Self { config, world, reconciler: Reconciler::new(Box::new(linux)) }
     }
 

@@ -17,6 +17,9 @@ use crate::{
 #[must_use]
 pub fn attachments(world: &World) -> Dataplane {
     let mut plane = Dataplane::default();
+    if !world.takes_part() {
+        return plane;
+    }
     if inner_mtu(world).is_some() {
         node(world, &mut plane);
         pods(world, &mut plane);

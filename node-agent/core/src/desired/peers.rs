@@ -1,13 +1,15 @@
 //! Peers: the ways to them, and what the switch knows of them.
 
+use std::net::Ipv6Addr;
+
 use bpf_common::{maps, names::MAX_NEXT_HOPS};
 use ipnet::Ipv6Net;
 
 use super::{DEFAULT_METRIC, LAST_RESORT, OVERHEAD, flood_targets, ip4, mac, uplinks};
 use crate::{
     addr::{NodeNumber, PodCidrs},
-    config::Peer,
     dataplane::{Dataplane, Hop, RouteKey, RouteTarget},
+    peer::Peer,
     world::World,
 };
 
@@ -17,14 +19,24 @@ pub(super) fn underlay_routes(world: &World, plane: &mut Dataplane) {
     for destination in [config.sid_block.prefix(), config.locator().prefix()] {
         plane.routes.insert(RouteKey { destination, metric: LAST_RESORT }, RouteTarget::Unreachable);
     }
-    for (number, peer) in config.peers.iter().filter(|_| config.underlay_routes) {
-        let Some(hops) = world.facts.routes_to.get(&peer.address).filter(|hops| on_uplinks(world, hops))
-        else {
-            continue;
-        };
+    for (number, peer) in world.peers.iter().filter(|_| config.underlay_routes) {
+        let Some(hops) = peer.addresses.iter().find_map(|address| towards(world, *address)) else { continue };
         let destination = config.sid_block.locator(*number).prefix();
-        plane.routes.insert(RouteKey { destination, metric: DEFAULT_METRIC }, RouteTarget::Via(hops.clone()));
+        plane.routes.insert(RouteKey { destination, metric: DEFAULT_METRIC }, RouteTarget::Via(hops));
     }
+}
+
+/// Next hops towards an underlay address, over our uplinks. A link-local address does not say on which link it is: on
+/// the one where it has answered, else on the first.
+fn towards(world: &World, address: Ipv6Addr) -> Option<Vec<Hop>> {
+    if address.is_unicast_link_local() {
+        let mut hops = uplinks(world).map(|(_, link)| Hop { ifindex: link.ifindex, gateway: address });
+        let first = hops.next()?;
+        let answered = |hop: &Hop| world.facts.neighbours.contains_key(hop);
+        let hop = if answered(&first) { first } else { hops.find(answered).unwrap_or(first) };
+        return Some(vec![hop]);
+    }
+    world.facts.routes_to.get(&address).filter(|hops| on_uplinks(world, hops)).cloned()
 }
 
 /// Peers in the switch: their prefixes, and next hops with what is known of them.
@@ -32,7 +44,7 @@ pub(super) fn peers(world: &World, plane: &mut Dataplane) {
     let network = world.network().get();
     let node = &world.config.node;
     prefixes(plane, network, node.number, node.pods);
-    for (&number, peer) in &world.config.peers {
+    for (&number, peer) in &world.peers {
         prefixes(plane, network, number, peer.pods);
         let hops = ways(world, number);
         plane.neighbours.extend(hops.iter().map(|hop| (*hop, ())));

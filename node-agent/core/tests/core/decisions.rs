@@ -1,12 +1,14 @@
 //! Single decisions of the core, each in the smallest world that shows it.
 
-use crate::worlds::{BOOT, UPLINK, attach, configuration, facts, number};
+use crate::worlds::{UPLINK, attach, facts, fresh, number, peers, request};
+use agent_api::ErrorKind;
 use agent_core::{
+    cluster::InCluster,
     conditions::conditions,
     config::Flooding,
     dataplane::{Facts, Hop, RouteKey, RouteTarget},
-    desired::{LAST_RESORT, desired},
-    firewall, sysctls,
+    desired::{DEFAULT_METRIC, LAST_RESORT, desired, lookups},
+    firewall, ipam, sysctls,
     world::{Event, World},
 };
 
@@ -16,7 +18,7 @@ fn world(peers: &[u16]) -> World {
 
 /// A world whose facts are changed before they are seen.
 fn seen(peers: &[u16], change: impl Fn(&mut Facts)) -> World {
-    let mut world = World::new(configuration(1, peers, true, true), BOOT.into());
+    let mut world = fresh(1, peers, true, true);
     let mut facts = facts(&world, 1, 1500, |_| true, true);
     change(&mut facts);
     world.apply(Event::Observed(Box::new(facts)));
@@ -30,7 +32,7 @@ fn unmet(world: &World) -> Vec<(&'static str, String)> {
 #[test]
 fn a_peer_is_reached_by_the_smaller_mtu_of_both_ends() {
     let mut world = world(&[2, 3]);
-    world.config.peers.get_mut(&number(3)).unwrap().mtu = Some(1400);
+    world.peers.get_mut(&number(3)).unwrap().mtu = Some(1400);
     let nodes = desired(&world).nodes;
     assert_eq!((nodes[&number(2)].mtu, nodes[&number(3)].mtu), (1446, 1346));
 }
@@ -56,6 +58,38 @@ fn a_way_that_leads_elsewhere_than_over_an_uplink_is_none() {
 }
 
 #[test]
+fn a_peer_is_reached_by_the_first_of_its_addresses_that_has_a_route_over_an_uplink() {
+    let mut world = world(&[2]);
+    let by = |world: &World| {
+        let key = RouteKey { destination: "5f00:1:2::/48".parse().unwrap(), metric: DEFAULT_METRIC };
+        desired(world).routes.get(&key).cloned()
+    };
+    let routed = by(&world);
+    let peer = world.peers.get_mut(&number(2)).unwrap();
+    peer.addresses.insert(0, "2001:db8::2".parse().unwrap());
+    assert!(routed.is_some());
+    assert_eq!(by(&world), routed);
+}
+
+#[test]
+fn a_link_local_address_of_a_peer_is_on_the_uplink_where_it_has_answered() {
+    let mut world = world(&[2]);
+    let gateway = "fe80::2".parse().unwrap();
+    world.peers.get_mut(&number(2)).unwrap().addresses = vec![gateway];
+    let mut second = world.facts.links[UPLINK].clone();
+    second.ifindex += 1;
+    world.facts.links.insert("eth1".into(), second.clone());
+    world.config.node.uplinks.push("eth1".into());
+    let key = RouteKey { destination: "5f00:1:2::/48".parse().unwrap(), metric: DEFAULT_METRIC };
+    let first = Hop { ifindex: world.facts.links[UPLINK].ifindex, gateway };
+    assert_eq!(desired(&world).routes[&key], RouteTarget::Via(vec![first]));
+    assert!(!lookups(&world).contains(&gateway));
+    let answered = Hop { ifindex: second.ifindex, gateway };
+    world.facts.neighbours.insert(answered, second.mac);
+    assert_eq!(desired(&world).routes[&key], RouteTarget::Via(vec![answered]));
+}
+
+#[test]
 fn what_is_in_the_block_and_nobodys_leads_nowhere() {
     let routes = desired(&world(&[2])).routes;
     for destination in ["5f00:1::/32", "5f00:1:1::/48"] {
@@ -72,7 +106,7 @@ fn beyond_the_limit_flooding_stays_on_the_node_and_it_is_said() {
     assert!(
         unmet(&world).iter().any(|(kind, message)| *kind == "FloodingComplete" && message.contains("64"))
     );
-    world.config.peers = configuration(1, &peers, true, true).peers;
+    world.peers = self::peers(&peers, true, true);
     assert_eq!(desired(&world).flood_nodes.len(), 0);
     world.config.network.flooding = Flooding::On;
     assert_eq!(desired(&world).flood_nodes.len(), 65);
@@ -139,4 +173,28 @@ fn an_underlay_too_narrow_for_ipv6_is_said_with_what_would_do() {
     let addresses: Vec<String> =
         desired(&world).addresses.keys().map(|key| key.address.to_string()).collect();
     assert_eq!(addresses, ["10.0.1.1/8"]);
+}
+
+#[test]
+fn a_node_whose_claim_is_anothers_takes_no_part_and_no_pods() {
+    let mut world = world(&[2]);
+    world.announced = true;
+    let reason = "node number 1 is Node node-2's".to_owned();
+    let cluster = InCluster { own_rejected: Some(reason.clone()), ..InCluster::default() };
+    world.apply(Event::Cluster(Box::new(cluster)));
+    let plane = desired(&world);
+    assert_eq!((plane.routes.len(), plane.attachments.len(), plane.nodes.len()), (0, 0, 0));
+    assert_eq!(plane.files.len(), 1, "the conflist stays");
+    let refused = ipam::reserve(&world, &request("a"), "n".into(), 5).unwrap_err();
+    assert_eq!((refused.kind, &refused.message), (ErrorKind::TryAgain, &reason));
+    assert!(unmet(&world).contains(&("ClaimAccepted", reason)));
+    attach_before(&mut world);
+    assert!(!desired(&world).attachments.is_empty(), "pods that are here already are not cut off");
+}
+
+/// A pod that came while the claim still held.
+fn attach_before(world: &mut World) {
+    let cluster = world.cluster.take();
+    attach(world, 1, 5, |_| true);
+    world.cluster = cluster;
 }

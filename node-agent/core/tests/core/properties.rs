@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::worlds::{BOOT, attach, configuration, facts, request, world};
+use crate::worlds::{attach, facts, fresh, request, world};
 use agent_core::{
     dataplane::{Program, Step, plan, plan_attachments},
     desired::{self, desired},
     ipam,
     lease::State,
+    peer,
     world::{Event, World},
 };
 use proptest::prelude::*;
@@ -62,7 +63,7 @@ proptest! {
 
     #[test]
     fn leases_and_facts_may_come_in_any_order(world in world()) {
-        let mut other = World::new(world.config.clone(), world.boot.clone());
+        let mut other = World::new(world.config.clone(), world.peers.clone(), world.boot.clone());
         other.announced = world.announced;
         other.apply(Event::Observed(Box::new(world.facts.clone())));
         let mut leases: Vec<_> = world.leases.iter().cloned().collect();
@@ -71,6 +72,16 @@ proptest! {
             other.apply(Event::Leased(Box::new(lease)));
         }
         prop_assert_eq!(desired(&other), desired(&world));
+    }
+
+    #[test]
+    fn peers_may_come_and_go_one_at_a_time(before in world(), after in world()) {
+        let mut world = before.clone();
+        for event in peer::changes(&before.peers, &after.peers) {
+            world.apply(event);
+        }
+        prop_assert_eq!(&world.peers, &after.peers);
+        prop_assert_eq!(peer::changes(&world.peers, &after.peers).count(), 0);
     }
 
     #[test]
@@ -104,7 +115,7 @@ proptest! {
 
     #[test]
     fn the_address_freed_longest_ago_comes_first(frees in prop::collection::vec(2_u16..=254, 1..400)) {
-        let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
+        let mut world = fresh(1, &[2], true, true);
         attach(&mut world, 253, 0, |_| true);
         prop_assert!(ipam::reserve(&world, &request("late"), "n".into(), 0).unwrap_err().message.contains("10.0.1.0/24"));
         let mut freed = BTreeMap::new();
@@ -126,7 +137,7 @@ proptest! {
 
 #[test]
 fn an_address_whose_lease_cannot_be_read_is_not_given_away_while_its_link_is_there() {
-    let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
+    let mut world = fresh(1, &[2], true, true);
     let mut seen = facts(&world, 1, 1500, |_| false, true);
     let pods = world.config.node.pods;
     let mac = desired::switch_side_mac(pods.mac(world.config.node.number, 2));
@@ -142,7 +153,7 @@ fn an_address_whose_lease_cannot_be_read_is_not_given_away_while_its_link_is_the
 
 #[test]
 fn a_lease_of_an_earlier_boot_is_stale_and_not_switched() {
-    let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
+    let mut world = fresh(1, &[2], true, true);
     attach(&mut world, 1, 1000, |_| true);
     world.boot = "next-boot".into();
     let seen = facts(&world, 500, 1500, |_| true, true);
@@ -153,7 +164,7 @@ fn a_lease_of_an_earlier_boot_is_stale_and_not_switched() {
 
 #[test]
 fn a_link_that_is_gone_ends_its_lease_only_when_seen_after_the_activation() {
-    let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
+    let mut world = fresh(1, &[2], true, true);
     attach(&mut world, 1, 1000, |_| true);
     let before = facts(&world, 1000, 1500, |_| false, true);
     world.apply(Event::Observed(Box::new(before)));
@@ -165,7 +176,7 @@ fn a_link_that_is_gone_ends_its_lease_only_when_seen_after_the_activation() {
 
 #[test]
 fn a_reservation_waits_for_its_time_and_no_longer() {
-    let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
+    let mut world = fresh(1, &[2], true, true);
     attach(&mut world, 1, 1000, |_| false);
     assert_eq!(world.stale_leases(61_000), vec![]);
     assert_eq!(world.stale_leases(61_001)[0].2, "it was never activated");
@@ -173,7 +184,7 @@ fn a_reservation_waits_for_its_time_and_no_longer() {
 
 #[test]
 fn a_pod_gets_the_clusters_prefix_and_its_gateway() {
-    let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
+    let mut world = fresh(1, &[2], true, true);
     let seen = facts(&world, 1, 1500, |_| false, false);
     world.apply(Event::Observed(Box::new(seen)));
     let lease = ipam::reserve(&world, &request("a"), "n".into(), 5).unwrap();
@@ -189,14 +200,14 @@ fn a_pod_gets_the_clusters_prefix_and_its_gateway() {
 
 #[test]
 fn without_an_uplink_an_add_is_to_be_tried_again() {
-    let world = World::new(configuration(1, &[2], true, true), BOOT.into());
+    let world = fresh(1, &[2], true, true);
     let lease = ipam::reserve(&world, &request("a"), "n".into(), 5).unwrap();
     assert!(ipam::assignment(&world, &lease).unwrap_err().message.contains("eth0"));
 }
 
 #[test]
 fn a_reservation_is_replaced_and_an_attachment_is_not() {
-    let mut world = World::new(configuration(1, &[2], true, true), BOOT.into());
+    let mut world = fresh(1, &[2], true, true);
     let mut lease = ipam::reserve(&world, &request("a"), "first".into(), 5).unwrap();
     world.apply(Event::Leased(Box::new(lease.clone())));
     let again = ipam::reserve(&world, &request("a"), "second".into(), 6).unwrap();

@@ -8,10 +8,10 @@ use agent_core::{
     world::{Event, World},
 };
 
-use crate::worlds::{BOOT, UPLINK, attach, configuration, facts, number};
+use crate::worlds::{UPLINK, attach, facts, fresh, number};
 
 fn world(peers: &[u16]) -> World {
-    let mut world = World::new(configuration(1, peers, true, true), BOOT.into());
+    let mut world = fresh(1, peers, true, true);
     let mut facts = facts(&world, 1, 1500, |_| true, true);
     let uplink = facts.links.get_mut(UPLINK).unwrap();
     uplink.addresses =
@@ -44,7 +44,7 @@ fn peers_are_told_the_global_addresses_first_and_no_sid() {
 
 #[test]
 fn nothing_is_told_to_peers_before_the_uplinks_are_known() {
-    let world = World::new(configuration(1, &[2], true, true), BOOT.into());
+    let world = fresh(1, &[2], true, true);
     assert_eq!(said(&world).locator, None);
 }
 
@@ -195,6 +195,6 @@ fn peers_without_a_way_to_them_are_not_probed() {
 #[test]
 fn a_peer_with_a_smaller_mtu_is_probed_with_that() {
     let mut world = world(&[2]);
-    world.config.peers.get_mut(&number(2)).unwrap().mtu = Some(1400);
+    world.peers.get_mut(&number(2)).unwrap().mtu = Some(1400);
     assert_eq!(targets(&world).peers[0].mtu, 1346);
 }

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use agent_api::{AttachmentKey, HeadroomOutcome, MacAddress, Pod, Reserve, names::host_ifname};
 use agent_core::{
     addr::{NetworkNumber, NodeNumber, PodCidrs, SidBlock},
-    config::{Configuration, Flooding, Headroom, Limits, LocalNode, Network, Peer},
+    config::{Configuration, Flooding, Headroom, Limits, LocalNode, Network},
     dataplane::{Facts, Hop, Link},
     desired::{GATEWAY_LINK, GATEWAY_PEER, SEGMENTER_LINK, SEGMENTER_PEER},
     ipam,
     lease::State,
+    peer::Peer,
     world::{Event, World},
 };
 use proptest::prelude::*;
@@ -32,14 +33,26 @@ pub fn pods(node: u16, v4: bool, v6: bool) -> PodCidrs {
     }
 }
 
-pub fn configuration(node: u16, peers: &[u16], v4: bool, v6: bool) -> Configuration {
+/// Nodes of these numbers, as peers.
+pub fn peers(numbers: &[u16], v4: bool, v6: bool) -> BTreeMap<NodeNumber, Peer> {
     let peer = |&number: &u16| {
-        let address = format!("fc00::{number:x}").parse().unwrap();
+        let addresses = vec![format!("fc00::{number:x}").parse().unwrap()];
         (
             self::number(number),
-            Peer { name: format!("node-{number}"), pods: pods(number, v4, v6), address, mtu: None },
+            Peer { name: format!("node-{number}"), pods: pods(number, v4, v6), addresses, mtu: None },
         )
     };
+    numbers.iter().map(peer).collect()
+}
+
+/// A node that knows its peers and has seen nothing yet.
+pub fn fresh(node: u16, others: &[u16], v4: bool, v6: bool) -> World {
+    let mut peers = peers(others, v4, v6);
+    peers.remove(&number(node));
+    World::new(configuration(node, v4, v6), peers, BOOT.into())
+}
+
+fn configuration(node: u16, v4: bool, v6: bool) -> Configuration {
     let cluster = PodCidrs {
         v4: v4.then(|| "10.0.0.0/8".parse().unwrap()),
         v6: (v6 || !v4).then(|| "fd10::/48".parse().unwrap()),
@@ -53,7 +66,6 @@ pub fn configuration(node: u16, peers: &[u16], v4: bool, v6: bool) -> Configurat
         },
         sid_block: SidBlock::new("5f00:1::/32".parse().unwrap()).unwrap(),
         cluster,
-        peers: peers.iter().filter(|&&number| number != node).map(peer).collect(),
         underlay_routes: true,
         network: Network {
             name: "headway".into(),
@@ -82,7 +94,7 @@ pub fn request(container: &str) -> Reserve {
     }
 }
 
-fn link(ifindex: u32, mtu: u32) -> Link {
+pub fn link(ifindex: u32, mtu: u32) -> Link {
     let mac = MacAddress([2, 0, 0, 0, 0, 1]);
     Link { ifindex, mac, mtu, enabled: true, up: true, headroom: 0, addresses: vec![] }
 }
@@ -111,10 +123,10 @@ pub fn facts(world: &World, at: u64, mtu: u32, pods_seen: impl Fn(u32) -> bool, 
     for i in (0..300).filter(|i| pods_seen(*i)) {
         links.insert(host_ifname(&request(&format!("pod{i}")).key), link(100 + i, mtu - 54));
     }
-    let hop = |peer: &Peer| Hop { ifindex: UPLINK_INDEX, gateway: peer.address };
+    let hop = |peer: &Peer| Hop { ifindex: UPLINK_INDEX, gateway: peer.addresses[0] };
     let mut facts = Facts { observed_at: at, links, ..Facts::default() };
-    for (number, peer) in &world.config.peers {
-        facts.routes_to.insert(peer.address, vec![hop(peer)]);
+    for (number, peer) in &world.peers {
+        facts.routes_to.insert(peer.addresses[0], vec![hop(peer)]);
         facts.routes_to.insert(world.config.sid_block.locator(*number).infrastructure(), vec![hop(peer)]);
         if resolved {
             facts.neighbours.insert(hop(peer), MacAddress([2, 0, 0, 0, 1, 1]));
@@ -136,7 +148,7 @@ prop_compose! {
         flooding in prop::sample::select(vec![Flooding::Auto, Flooding::On, Flooding::Off]),
     ) -> World {
         let peers: Vec<u16> = peers.into_iter().collect();
-        let mut world = World::new(configuration(node, &peers, v4, v6), BOOT.into());
+        let mut world = fresh(node, &peers, v4, v6);
         world.config.network.flooding = flooding;
         world.announced = announced;
         let bit = |mask: u64| move |i: u32| mask >> (i % 64) & 1 == 1;

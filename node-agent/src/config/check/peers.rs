@@ -7,15 +7,16 @@ use std::{
 
 use agent_core::{
     addr::{NodeNumber, PodCidrs, SidBlock},
-    config::{LocalNode, Peer},
+    config::LocalNode,
     desired::IPV6_MIN_MTU,
+    peer::Peer,
 };
 use bpf_common::names::MAX_NODES;
 use ipnet::IpNet;
 
 use super::{
     Problems, name,
-    prefixes::{self, overlap, shown},
+    prefixes::{self, overlap},
     raw,
 };
 
@@ -41,7 +42,7 @@ fn checked(index: usize, peer: &raw::Peer, problems: &mut Problems) -> Option<Pl
             format!("{mtu}: a number of bytes from {IPV6_MIN_MTU} to 65535 is right")
         });
     }
-    let peer = Peer { name: peer.name.clone(), pods: pods?, address: address?, mtu: peer.mtu };
+    let peer = Peer { name: peer.name.clone(), pods: pods?, addresses: vec![address?], mtu: peer.mtu };
     Some((index, number?, peer))
 }
 
@@ -62,9 +63,11 @@ fn address(text: &str) -> Result<Ipv6Addr, String> {
 pub(super) fn outside_block(peers: &[Placed], block: SidBlock, problems: &mut Problems) {
     let block = block.prefix();
     for (index, _, peer) in peers {
-        problems.require(!block.contains(&peer.address), format!("peers[{index}].address"), || {
-            format!("{} lies in the SID block {block}", peer.address)
-        });
+        for address in &peer.addresses {
+            problems.require(!block.contains(address), format!("peers[{index}].address"), || {
+                format!("{address} lies in the SID block {block}")
+            });
+        }
     }
 }
 
@@ -84,29 +87,16 @@ pub(super) fn together(node: &LocalNode, peers: &[Placed], cluster: PodCidrs, pr
         };
         unique("number", number.to_string(), numbers.insert(*number, place.clone()));
         unique("name", peer.name.clone(), names.insert(&peer.name, place.clone()));
-        unique("address", peer.address.to_string(), addresses.insert(peer.address, place.clone()));
+        for address in &peer.addresses {
+            unique("address", address.to_string(), addresses.insert(*address, place.clone()));
+        }
     }
     disjoint(node, peers, problems);
 }
 
-fn within(field: &str, pods: PodCidrs, cluster: PodCidrs, problems: &mut Problems) {
-    let pairs = [
-        ("IPv4", pods.v4.map(IpNet::V4), cluster.v4.map(IpNet::V4)),
-        ("IPv6", pods.v6.map(IpNet::V6), cluster.v6.map(IpNet::V6)),
-    ];
-    for (family, pods, cluster) in pairs {
-        let right = match (pods, cluster) {
-            (Some(pods), Some(cluster)) => cluster.contains(&pods),
-            (None, None) => true,
-            _ => false,
-        };
-        problems.require(right, field, || {
-            format!(
-                "{family} {} does not lie in the clusterCIDRs' {}: both or neither, the one in the other, is right",
-                shown(pods),
-                shown(cluster)
-            )
-        });
+pub(super) fn within(field: &str, pods: PodCidrs, cluster: PodCidrs, problems: &mut Problems) {
+    for message in pods.within(cluster).err().into_iter().flatten() {
+        problems.add(field, message);
     }
 }
 
@@ -116,7 +106,7 @@ fn disjoint(node: &LocalNode, peers: &[Placed], problems: &mut Problems) {
     let own = ("node.podCIDRs".to_owned(), node.pods);
     let others = peers.iter().map(|(index, _, peer)| (format!("peers[{index}].podCIDRs"), peer.pods));
     for (field, pods) in [own].into_iter().chain(others) {
-        for net in [pods.v4.map(IpNet::V4), pods.v6.map(IpNet::V6)].into_iter().flatten() {
+        for net in pods.prefixes() {
             if let Some(other) = nets.insert(net, field.clone()) {
                 problems.add(&field, format!("{net} is {other}'s already"));
             }

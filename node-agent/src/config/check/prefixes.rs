@@ -1,6 +1,9 @@
 //! Prefixes, each by itself.
 
-use agent_core::addr::{PodCidrs, SidBlock};
+use agent_core::{
+    addr::{POD_LENGTHS4, POD_LENGTHS6, PodCidrs, SidBlock},
+    identity::ClusterPrefixes,
+};
 use ipnet::{IpNet, Ipv6Net};
 
 use super::Problems;
@@ -8,12 +11,6 @@ use super::Problems;
 /// The space for SIDs (RFC 9602).
 pub(super) const SRV6: Ipv6Net =
     Ipv6Net::new_assert(std::net::Ipv6Addr::new(0x5f00, 0, 0, 0, 0, 0, 0, 0), 16);
-
-/// Pod prefixes of a node that the addresses of its pods can be made of: the host number has at most 16 bits below
-/// an IPv6 prefix, which is why it is /112 at the longest.
-const POD_LENGTHS6: std::ops::RangeInclusive<u8> = 48..=112;
-/// A gateway, a pod, the prefix's own address and its broadcast address.
-const POD_LENGTHS4: std::ops::RangeInclusive<u8> = 8..=30;
 
 /// A prefix without host bits.
 pub(super) fn prefix(field: &str, text: &str, problems: &mut Problems) -> Option<IpNet> {
@@ -56,8 +53,10 @@ fn families(field: &str, texts: &[String], problems: &mut Problems) -> Option<Po
 }
 
 /// The cluster's prefixes.
-pub(super) fn cluster(texts: &[String], problems: &mut Problems) -> Option<PodCidrs> {
-    families("clusterCIDRs", texts, problems)
+pub(super) fn cluster(texts: &[String], problems: &mut Problems) -> Option<ClusterPrefixes> {
+    let both = families("clusterCIDRs", texts, problems)?;
+    let first = both.prefixes().find(|net| texts.first().and_then(|text| text.parse().ok()) == Some(*net))?;
+    Some(ClusterPrefixes { both, first })
 }
 
 /// A node's pod prefixes.
