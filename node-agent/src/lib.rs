@@ -13,6 +13,7 @@ pub mod clock;
 pub mod cluster;
 pub mod cni_server;
 pub mod config;
+pub mod conflist_file;
 pub mod dataplane;
 pub mod halted;
 pub mod http;

@@ -82,11 +82,20 @@ fn every_value_is_described() {
     }
 }
 
+/// The agent's configuration that the chart makes.
+fn config_file() -> String {
+    let config_map = manifests().into_iter().find(|object| object["kind"] == "ConfigMap").unwrap();
+    config_map["data"]["config.yaml"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_chart_configures_an_agent_in_kubernetes() {
+    config::parse_cluster(&config_file()).unwrap();
+}
+
 #[test]
 fn the_defaults_of_the_chart_are_those_of_the_agent() {
-    let config_map = manifests().into_iter().find(|object| object["kind"] == "ConfigMap").unwrap();
-    let mut chart: Value =
-        serde_saphyr::from_str(config_map["data"]["config.yaml"].as_str().unwrap()).unwrap();
+    let mut chart: Value = serde_saphyr::from_str(&config_file()).unwrap();
     let mut least = json!({
         "node": {"name": "a", "number": 1, "podCIDRs": ["10.244.1.0/24"], "uplinks": ["eth0"]},
         "sidBlock": "5f00:1::/32",
