@@ -13,7 +13,9 @@ use agent_api::{Client, Reply, Verb, names};
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use node_agent::{
-    cleanup, config, kube, lock, plugin_file, status,
+    cleanup, config,
+    kube::{self, uninstall::DaemonSetName},
+    lock, plugin_file, status,
     telemetry::{self, LogFormat},
 };
 
@@ -38,6 +40,13 @@ enum Command {
         /// This node's name in Kubernetes: then the API server says who the node and its peers are, and not the file.
         #[arg(long, env = "HEADWAY_NODE_NAME")]
         node_name: Option<String>,
+        /// The DaemonSet that the agent belongs to: if it is gone when the agent ends, headway is being uninstalled, and the CNI
+        /// configuration goes.
+        #[arg(long, env = "HEADWAY_DAEMONSET", requires_all = ["node_name", "namespace"])]
+        daemonset: Option<String>,
+        /// The DaemonSet's namespace.
+        #[arg(long, env = "HEADWAY_NAMESPACE")]
+        namespace: Option<String>,
         /// How log lines look.
         #[arg(long, env = "HEADWAY_LOG_FORMAT", default_value = "text")]
         log_format: LogFormat,
@@ -108,10 +117,14 @@ fn main() -> ExitCode {
 
 fn command(command: Command) -> Result<()> {
     match command {
-        Command::Run { config, node_name, log_format, log_level } => {
+        Command::Run { config, node_name, daemonset, namespace, log_format, log_level } => {
             telemetry::start(log_format, &log_level).with_context(|| format!("log level {log_level:?}"))?;
             match node_name {
-                Some(name) => run::cluster(&config, name),
+                Some(name) => {
+                    let set =
+                        namespace.zip(daemonset).map(|(namespace, name)| DaemonSetName { namespace, name });
+                    run::cluster(&config, name, set.as_ref())
+                }
                 None => run::standalone(&config),
             }
         }

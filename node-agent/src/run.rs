@@ -27,9 +27,11 @@ use node_agent::{
         self,
         own::{Own, OwnObjects},
         publish::Sources,
+        uninstall::{DaemonSetName, Installation},
     },
     lock, probes,
     reconcile::Reconciler,
+    replace_file::remove_file,
     store::{Store, StoreError},
     waiting, watch as wakers,
 };
@@ -62,7 +64,8 @@ pub fn standalone(config_file: &Path) -> Result<()> {
 }
 
 /// Runs a node of which the API server says who it is.
-pub fn cluster(config_file: &Path, name: String) -> Result<()> {
+/// `set`: the DaemonSet that says, by being gone, that the CNI configuration has to go too.
+pub fn cluster(config_file: &Path, name: String, set: Option<&DaemonSetName>) -> Result<()> {
     let config = config::load_cluster(config_file)?;
     info!(node = name, clusters = ?config.prefixes.both, file = %config_file.display(), "configuration read");
     debug!(?config, "the whole configuration");
@@ -73,12 +76,21 @@ pub fn cluster(config_file: &Path, name: String) -> Result<()> {
     let _alone = lock::take(&config.paths.state)?;
     let feeds = feeds(&inputs)?;
     talk(&runtime, &client, &name, &inputs, &feeds);
-    let (paths, http) = (config.paths.clone(), config.http);
+    let installation = set.map(|set| Installation::new(client, set));
+    if let Some(installation) = &installation {
+        runtime.spawn(installation.clone().find());
+    }
+    let (paths, http, conflist) = (config.paths.clone(), config.http, config.conflist.clone());
     let cluster = Cluster::new(name, config, &paths.state, Instant::now());
     let file = config_file.to_owned();
     let (agent, ended) = start(move || begin(&file, cluster, &received, feeds))?;
     runtime.block_on(serve(&paths, http, inputs, ended))?;
-    join(agent)
+    join(agent)?;
+    if installation.is_some_and(|installation| runtime.block_on(installation.is_going())) {
+        info!(conflist = %conflist.display(), "headway is being uninstalled: the CNI configuration goes");
+        remove_file(&conflist).with_context(|| format!("removing {}", conflist.display()))?;
+    }
+    Ok(())
 }
 
 /// Starts what listens to the API server, and what writes there.

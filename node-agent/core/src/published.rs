@@ -86,7 +86,8 @@ pub fn published(world: &World, ready: Result<(), String>) -> Published {
     let is_ready = ready.is_ok();
     let alone = world.peers.is_empty();
     Published {
-        locator: own_locator(world),
+        // A claim that does not hold is not repeated.
+        locator: own_locator(world).filter(|_| world.own_rejected().is_none()),
         status: status(world, ready),
         network_available: is_ready && (alone || world.probes.first_answer_settled),
         ready: is_ready,

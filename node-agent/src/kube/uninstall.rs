@@ -1,17 +1,26 @@
 //! Whether the agent ends because it is being uninstalled: then the CNI configuration must not stay behind.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::{Api, Client};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// The kubelet waits for our end; not all of that time is ours.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// So often it is asked until it was seen once.
+const RETRY: Duration = Duration::from_secs(60);
+
 /// The DaemonSet that the agent belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct DaemonSetName {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -19,11 +28,12 @@ pub struct Owner {
 }
 
 /// Looks after the DaemonSet.
+#[derive(Clone)]
 pub struct Installation {
     sets: Api<DaemonSet>,
     name: String,
     /// We were allowed to see it once.
-    seen: bool,
+    seen: Arc<AtomicBool>,
 }
 
 /// What became of the DaemonSet.
@@ -40,15 +50,25 @@ enum Fate {
 }
 
 impl Installation {
-    /// Of the agent that belongs to `owner`.
+    /// Of the agent that belongs to that DaemonSet.
     #[must_use]
-    pub fn new(client: Client, owner: &Owner) -> Self {
-        Self { sets: Api::namespaced(client, &owner.namespace), name: owner.name.clone(), seen: false }
+    pub fn new(client: Client, set: &DaemonSetName) -> Self {
+        let sets = Api::namespaced(client, &set.namespace);
+        Self { sets, name: set.name.clone(), seen: Arc::default() }
     }
 
-    /// Looks whether the DaemonSet can be seen, so that later a refusal means something.
-    pub async fn look(&mut self) {
-        self.seen |= matches!(self.fate().await, Fate::Stays | Fate::Going);
+    /// Asks for the DaemonSet until it is seen, so that later a refusal means something.
+    pub async fn find(self) {
+        while !self.look().await {
+            sleep(RETRY).await;
+        }
+    }
+
+    /// Gives whether the DaemonSet is seen.
+    async fn look(&self) -> bool {
+        let seen = matches!(self.fate().await, Fate::Stays);
+        self.seen.fetch_or(seen, Ordering::Relaxed);
+        seen
     }
 
     /// Is the agent being uninstalled? While the API server does not answer, it is not: a conflist that is missing without need
@@ -59,7 +79,7 @@ impl Installation {
     pub async fn is_going(&self) -> bool {
         match self.fate().await {
             Fate::Going => true,
-            Fate::Refused => self.seen,
+            Fate::Refused => self.seen.load(Ordering::Relaxed),
             Fate::Stays | Fate::Unknown => false,
         }
     }
@@ -89,8 +109,8 @@ mod tests {
 
     async fn installed(api: &FakeApi) -> Installation {
         api.state().put(PATH, json!({"metadata": {"name": "headway"}}));
-        let owner = Owner { namespace: "kube-system".into(), name: "headway".into() };
-        let mut installation = Installation::new(api.client(), &owner);
+        let owner = DaemonSetName { namespace: "kube-system".into(), name: "headway".into() };
+        let installation = Installation::new(api.client(), &owner);
         installation.look().await;
         installation
     }
@@ -124,8 +144,8 @@ mod tests {
             let installation = installed(&api).await;
             api.state().refusals.insert("daemonsets".into(), code);
             assert!(installation.is_going().await);
-            let owner = Owner { namespace: "kube-system".into(), name: "headway".into() };
-            let mut stranger = Installation::new(api.client(), &owner);
+            let owner = DaemonSetName { namespace: "kube-system".into(), name: "headway".into() };
+            let stranger = Installation::new(api.client(), &owner);
             stranger.look().await;
             assert!(!stranger.is_going().await);
         }
