@@ -55,6 +55,57 @@ fn agents_killed_under_traffic_lose_no_packet() {
     }
 }
 
+/// The API server, stopped until this is dropped.
+struct Stopped<'a>(&'a Kube);
+
+impl<'a> Stopped<'a> {
+    fn new(kube: &'a Kube) -> Self {
+        kube.shell_inside("cp", "kill -STOP $(pidof kube-apiserver)");
+        Self(kube)
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        let continued = self.0.inside("cp", &["bash", "-c", "kill -CONT $(pidof kube-apiserver)"]).status();
+        if let Err(error) = continued {
+            eprintln!("the API server stays stopped: {error}");
+        }
+    }
+}
+
+#[test]
+fn pods_come_and_go_and_traffic_flows_while_the_api_server_does_not_answer() {
+    let kube = rig_or_skip!();
+    let nodes = kube.nodes();
+    let space = kube.space("apiless");
+    space.serve(&[Server::new("near", &nodes[0].name), Server::new("far", &nodes[1].name)]);
+    let near = space.netns("near", &nodes[0].name);
+    let far = space.addresses("far");
+    let stopped = Stopped::new(kube);
+    for round in 0..3 {
+        kill_agent(kube, &nodes[1].name);
+        let config = format!(
+            r#"{{"metadata": {{"name": "alone-{round}", "namespace": "alone", "uid": "alone-{round}"}}, "linux": {{}}}}"#
+        );
+        let run = format!("echo '{config}' > /run/alone.json; crictl runp /run/alone.json");
+        let pod = kube.shell_inside(&nodes[1].name, &run);
+        let find = format!("crictl inspectp -o go-template --template '{{{{.status.network.ip}}}}' {pod}");
+        let address = kube.shell_inside(&nodes[1].name, &find);
+        near.run(&format!("ping -c 3 -i 0.2 -W 2 {}", address.trim()));
+        for address in &far {
+            near.run(&format!("ping -c 3 -i 0.2 -W 2 {address}"));
+        }
+        kube.shell_inside(&nodes[1].name, &format!("crictl stopp {pod}; crictl rmp {pod}"));
+        assert!(
+            !near.output(&format!("ping -c 1 -W 1 {}", address.trim())).status.success(),
+            "{address} is gone"
+        );
+    }
+    drop(stopped);
+    wait_until("the API server is back", PATIENCE, || kube.try_kubectl(&["get", "nodes"]).is_ok());
+}
+
 #[test]
 fn a_node_that_restarts_with_an_empty_disk_is_reached_again() {
     let kube = rig_or_skip!();

@@ -4,6 +4,7 @@
 
 mod dns;
 mod node_ports;
+mod objects;
 mod outside;
 mod pods;
 mod segment;

@@ -25,7 +25,9 @@ fn traffic_out_of_the_cluster_comes_from_the_nodes_address() {
     let outside =
         kube.shell_inside("cp", "ip -o addr show br0 scope global | awk '{print $4}' | cut -d/ -f1");
     let check = || {
-        for address in outside.lines().map(|line| line.parse::<IpAddr>().expect("an address")) {
+        let families =
+            |address: &IpAddr| nodes[1].addresses.iter().any(|ip| ip.is_ipv4() == address.is_ipv4());
+        for address in outside.lines().filter_map(|line| line.parse().ok()).filter(families) {
             for (protocol, port) in [(Protocol::Http, 18_090), (Protocol::Udp, 18_091)] {
                 let seen = space.answers(&client, (protocol, address, port), "clientip");
                 let seen: BTreeSet<IpAddr> = seen
