@@ -1,7 +1,7 @@
 #!/bin/bash
 # Starts the rig with headway on it, runs the tests of e2e/tests/kube against it, and takes the rig down again; with KUBECONFIG:
 # what needs no rig, against that cluster. usage: HEADWAY_AGENT=FILE HEADWAY_PLUGIN=FILE test.sh [ARGUMENT OF THE TESTS...]
-# Environment: RIG_PROXY, RIG_FAMILY (see lib.sh), RIG_INSTALL=standalone|helm, RIG_NODES=2, RIG_KEEP=1 (leaves the rig running).
+# Environment: RIG_PROXY, RIG_FAMILY (see lib.sh), RIG_INSTALL=helm|standalone, RIG_NODES=2, RIG_KEEP=1 (leaves the rig running).
 set -euo pipefail
 RIG=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd); . "$RIG/lib.sh"
 tests() {
@@ -17,10 +17,12 @@ if [ -n "${KUBECONFIG:-}" ]; then tests "$@"; exit; fi
 finish() {
     local code=$?
     if [ $code != 0 ]; then
-        for n in $(nodes); do
-            echo "== $n: the agent's last lines" >&2
-            k -n kube-system logs --tail=20 -l app.kubernetes.io/name=headway --field-selector "spec.nodeName=$n" 2> /dev/null || tail -n 20 "$RUN/$n/headway.log"
-        done >&2
+        echo "== the agents' last lines" >&2
+        if [ "$(cat "$RUN/installed" 2> /dev/null)" = standalone ]; then
+            tail -n 20 "$RUN"/node*/headway.log
+        else
+            k -n kube-system logs -l app.kubernetes.io/name=headway --prefix --tail=20
+        fi >&2 || true
     fi
     [ -n "${RIG_KEEP:-}" ] || "$RIG/down.sh"
     exit $code
@@ -28,5 +30,6 @@ finish() {
 trap finish EXIT
 export RIG_PROXY RIG_FAMILY RIG_RUN=$RUN RIG_ROOT HEADWAY_RIG=$RIG
 "$RIG/up.sh" "${RIG_NODES:-2}"
-"$RIG/install.sh" "${RIG_INSTALL:-standalone}"
+"$RIG/install.sh" "${RIG_INSTALL:-helm}"
+[ "${RIG_INSTALL:-helm}" != helm ] || KUBECTL="$RIG/kubectl" "$RIG/../../scripts/admission-test.sh"
 tests "$@"
