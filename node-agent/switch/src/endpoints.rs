@@ -9,10 +9,26 @@ use crate::{
     table::{Hash, Table},
 };
 
+/// What the programs would note with an endpoint that has flows with everybody.
+const EVERYBODY: u64 = u64::MAX;
+
 /// Endpoints together with their storm buckets.
 pub(crate) struct Endpoints {
     pub endpoints: Hash<u32, Endpoint>,
     pub buckets: Hash<u32, Bucket>,
+    /// Flows were taken over from another layout, and not what it has noted with endpoints: they may have flows with anybody.
+    pub suspected: bool,
+}
+
+impl Endpoints {
+    /// Begins to suspect all endpoints, those that are there and new ones.
+    pub fn suspect(&mut self) -> Result<(), Error> {
+        self.suspected = true;
+        for (ifindex, endpoint) in self.list()? {
+            self.set(ifindex, endpoint)?;
+        }
+        Ok(())
+    }
 }
 
 impl Table for Endpoints {
@@ -29,7 +45,9 @@ impl Table for Endpoints {
         if self.buckets.map.get(&ifindex, 0).is_err() {
             self.buckets.set(ifindex, Bucket::default())?;
         }
-        if let Ok(before) = self.endpoints.map.get(&ifindex, 0)
+        if self.suspected {
+            endpoint.services = EVERYBODY;
+        } else if let Ok(before) = self.endpoints.map.get(&ifindex, 0)
             && before.mac == endpoint.mac
         {
             endpoint.services = before.services;
@@ -44,7 +62,22 @@ impl Table for Endpoints {
 }
 
 /// The forwarding database.
-pub(crate) struct Fdb(pub Hash<FdbKey, FdbEntry>);
+pub(crate) struct Fdb {
+    pub entries: Hash<FdbKey, FdbEntry>,
+    /// See [`Endpoints::suspected`].
+    pub suspected: bool,
+}
+
+impl Fdb {
+    /// See [`Endpoints::suspect`].
+    pub fn suspect(&mut self) -> Result<(), Error> {
+        self.suspected = true;
+        for (key, entry) in self.list()? {
+            self.set(key, entry)?;
+        }
+        Ok(())
+    }
+}
 
 impl Table for Fdb {
     type Key = FdbKey;
@@ -52,20 +85,22 @@ impl Table for Fdb {
 
     fn list(&self) -> Result<BTreeMap<FdbKey, FdbEntry>, Error> {
         let own = |entry: FdbEntry| FdbEntry { services: 0, ..entry };
-        Ok(self.0.list()?.into_iter().map(|(key, entry)| (key, own(entry))).collect())
+        Ok(self.entries.list()?.into_iter().map(|(key, entry)| (key, own(entry))).collect())
     }
 
     /// What the programs have noted with an endpoint stays as long as its link does.
     fn set(&mut self, key: FdbKey, mut entry: FdbEntry) -> Result<(), Error> {
-        if let Ok(before) = self.0.map.get(&key, 0)
+        if self.suspected {
+            entry.services = EVERYBODY;
+        } else if let Ok(before) = self.entries.map.get(&key, 0)
             && before.ifindex == entry.ifindex
         {
             entry.services = before.services;
         }
-        self.0.set(key, entry)
+        self.entries.set(key, entry)
     }
 
     fn remove(&mut self, key: FdbKey) -> Result<(), Error> {
-        self.0.remove(key)
+        self.entries.remove(key)
     }
 }

@@ -40,6 +40,12 @@ impl Layout {
         Ok(layouts)
     }
 
+    /// The newest other layout in `dir` with this build's major version.
+    pub(crate) fn sibling(dir: &Path) -> Result<Option<Self>, Error> {
+        let others = Self::present(dir)?.into_iter().rev();
+        Ok(others.into_iter().find(|layout| layout.major == Self::OWN.major && *layout != Self::OWN))
+    }
+
     /// Where its maps are pinned. A BPF file system takes no dots in names.
     pub(crate) fn folder(self, dir: &Path) -> PathBuf {
         dir.join(format!("{}-{}", self.major, self.minor))

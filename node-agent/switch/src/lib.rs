@@ -12,6 +12,7 @@
 
 mod attachment;
 mod bpffs;
+mod carried;
 mod counters;
 mod endpoints;
 mod error;

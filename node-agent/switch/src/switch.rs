@@ -21,6 +21,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::{
     bpffs::{is_bpffs, mount},
+    carried::carry_over,
     counters::Counters,
     endpoints::{Endpoints, Fdb},
     error::Error,
@@ -67,6 +68,10 @@ impl Switch {
         for folder in [&maps, &links(dir)] {
             fs::create_dir_all(folder).map_err(Error::file("creating", folder))?;
         }
+        let sibling = Layout::sibling(dir)?;
+        if let Some(sibling) = sibling {
+            carry_over(&sibling.folder(dir), &maps)?;
+        }
         let mut ebpf = EbpfLoader::new()
             .default_map_pin_directory(&maps)
             .map_max_entries(names::CONNECTIONS, connections)
@@ -76,7 +81,12 @@ impl Switch {
         for program in Program::ALL {
             classifier(&mut ebpf, program)?.load().map_err(Error::program("loading", program.name()))?;
         }
-        Self::with_maps(dir, connections, ebpf)
+        let mut switch = Self::with_maps(dir, connections, ebpf)?;
+        if sibling.is_some() {
+            switch.endpoints.suspect()?;
+            switch.fdb.suspect()?;
+        }
+        Ok(switch)
     }
 
     /// Whether the folder of pinned links is there. Without it nothing is attached any more.
@@ -104,8 +114,9 @@ impl Switch {
             endpoints: Endpoints {
                 endpoints: hash(&mut ebpf, names::ENDPOINTS, names::MAX_ENDPOINTS)?,
                 buckets: hash(&mut ebpf, names::BUCKETS, names::MAX_ENDPOINTS)?,
+                suspected: false,
             },
-            fdb: Fdb(hash(&mut ebpf, names::FDB, names::MAX_ENDPOINTS)?),
+            fdb: Fdb { entries: hash(&mut ebpf, names::FDB, names::MAX_ENDPOINTS)?, suspected: false },
             prefixes4: Prefixes {
                 map: map(&mut ebpf, names::PREFIXES4)?,
                 bounds: Bounds { map: names::PREFIXES4, limit: names::MAX_PREFIXES },
@@ -197,6 +208,7 @@ impl Switch {
     /// # Errors
     /// If a pin cannot be removed.
     pub fn retire_old_layouts(&mut self) -> Result<(), Error> {
+        (self.endpoints.suspected, self.fdb.suspected) = (false, false);
         for layout in Layout::present(&self.dir)? {
             if layout < Layout::OWN {
                 remove_folder(&layout.folder(&self.dir))?;

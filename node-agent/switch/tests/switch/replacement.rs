@@ -1,18 +1,19 @@
 //! Programs in their links: replaced under traffic, found again, cleaned up.
 
 use std::{
+    fs,
     net::UdpSocket,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
-use agent_switch::{Attached, Error, Foreign, Program, Switch};
+use agent_switch::{Attached, Error, Foreign, Layout, Program, Switch, Table};
 
 use crate::{
     foreign,
     node::{CONNECTIONS, Node, address4, mac},
-    packets::{MADE_UP, ethernet},
+    packets::{IP4, MADE_UP, UDP, ethernet, ip4, udp},
     pod::Pod,
     root::need_root,
     wire::{Wire, nodes},
@@ -107,7 +108,7 @@ fn links_are_found_again_and_attached_once() {
     assert_eq!(attached(&mut node), wanted);
     agent_switch::remove_all(&node.dir.0).unwrap();
     // The kernel itself puts two files into the root: maps.debug and progs.debug.
-    let left = std::fs::read_dir(&node.dir.0).unwrap().map(|entry| entry.unwrap().file_name());
+    let left = fs::read_dir(&node.dir.0).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(left.filter(|name| !name.to_string_lossy().ends_with(".debug")).count(), 0);
     agent_switch::remove_all(&node.dir.0).unwrap();
 }
@@ -156,4 +157,37 @@ fn we_come_first_and_notice_who_came_before() {
     pod.tap.send(&frame);
     other.tap.expect("a frame", |arrived| arrived == frame);
     drop(wire);
+}
+
+fn copy<T: Table>(from: &impl Table<Key = T::Key, Value = T::Value>, to: &mut T) {
+    for (key, value) in from.list().unwrap() {
+        to.set(key, value).unwrap();
+    }
+}
+
+#[test]
+fn flows_that_the_node_routes_outlive_a_change_of_layout() {
+    need_root!();
+    let mut node = Node::new(1);
+    let pods = [node.add_pod(10), node.add_pod(11)];
+    let there = ip4(address4(1, 10), address4(1, 11), UDP, &udp((4000, 80), b"x"));
+    node.gateway.send(&ethernet(mac(1, 11), mac(1, 1), IP4, &there));
+    pods[1].tap.expect("the client's packet", |arrived| arrived[6..12] == mac(1, 10));
+    // Let what is there be another release's.
+    let folder = |layout: Layout| node.dir.0.join(format!("{}-{}", layout.major, layout.minor));
+    let other = Layout { minor: Layout::OWN.minor + 1, ..Layout::OWN };
+    fs::rename(folder(Layout::OWN), folder(other)).unwrap();
+    let mut own = second(&node);
+    let before = &mut node.switch;
+    copy(before.settings(), own.settings());
+    copy(before.networks(), own.networks());
+    copy(before.prefixes4(), own.prefixes4());
+    copy(before.endpoints(), own.endpoints());
+    copy(before.fdb(), own.fdb());
+    for (program, ifindex) in node.namespace.enter(|| own.attachments()).unwrap().into_keys() {
+        node.namespace.enter(|| own.attach(program, ifindex)).unwrap();
+    }
+    let back = ip4(address4(1, 11), address4(1, 10), UDP, &udp((80, 4000), b"x"));
+    pods[1].tap.send(&ethernet(mac(1, 10), mac(1, 11), IP4, &back));
+    node.gateway.expect("the answer", |arrived| *arrived == ethernet(mac(1, 1), mac(1, 11), IP4, &back));
 }
