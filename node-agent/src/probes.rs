@@ -84,15 +84,16 @@ impl Probing {
                 next_tick = Instant::now() + TICK;
                 self.open(&current.sources);
                 self.send_due();
-            }
-            self.receive(&mut buffer, next_tick.saturating_duration_since(Instant::now()));
-            let outcomes = self.prober.outcomes(self.now());
-            if outcomes != told {
-                told.clone_from(&outcomes);
-                if agent.send(Input::Event(Event::Probed(Box::new(outcomes)))).is_err() {
-                    return;
+                // Together, not answer by answer: each news makes the agent think of all peers.
+                let outcomes = self.prober.outcomes(self.now());
+                if outcomes != told {
+                    told.clone_from(&outcomes);
+                    if agent.send(Input::Event(Event::Probed(Box::new(outcomes)))).is_err() {
+                        return;
+                    }
                 }
             }
+            self.receive(&mut buffer, next_tick.saturating_duration_since(Instant::now()));
         }
     }
 

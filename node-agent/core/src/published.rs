@@ -215,6 +215,16 @@ pub struct Reporter {
 }
 
 impl Reporter {
+    /// Takes what an earlier agent has published for reported: problems that last longer than an agent are no news. Those that
+    /// are found again only after a while are reported if they last.
+    /// `unmet`: did a condition of this type not hold then?
+    pub fn recall(&mut self, status: &Status, unmet: impl Fn(&str) -> bool) {
+        for condition in status.conditions.iter().filter(|one| unmet(one.kind)) {
+            self.since.insert(condition.kind, 0);
+            self.reported.insert(condition.kind, 0);
+        }
+    }
+
     /// Conditions to report now, and when to ask again if nothing changes.
     pub fn due<'a>(&mut self, status: &'a Status, now: Timestamp) -> (Vec<&'a Condition>, Option<Timestamp>) {
         let unmet = |kind: &str| status.conditions.iter().any(|one| one.kind == kind && !one.holds);

@@ -13,7 +13,7 @@ use kube::{
 use tracing::warn;
 
 use super::{
-    objects::convert::clipped,
+    objects::{HeadwayNodeStatus, convert::clipped},
     publish::{FIELD_MANAGER, Writes},
 };
 
@@ -27,6 +27,13 @@ impl Events {
     pub(super) fn new(client: Client, name: &str) -> Self {
         let reporting = Reporting { controller: FIELD_MANAGER.into(), instance: Some(name.to_owned()) };
         Self { recorder: Recorder::new(client, reporting), reporter: Reporter::default() }
+    }
+
+    /// Takes the problems that an earlier agent has published for reported.
+    pub(super) fn recall(&mut self, status: &Status, published: &HeadwayNodeStatus) {
+        self.reporter.recall(status, |kind| {
+            published.conditions.iter().any(|one| one.type_ == kind && one.status == "False")
+        });
     }
 
     /// Reports what is due; gives when to ask again if nothing changes. `now`: milliseconds since any beginning.

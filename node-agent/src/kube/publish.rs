@@ -114,9 +114,13 @@ impl Publisher {
     /// Writes what is due; gives when something will be due if nothing changes.
     async fn pass(&mut self, wanted: &Published, node: &Node, own: &Own) -> Option<Instant> {
         let uid = node.uid().unwrap_or_default();
+        let status = self.status.step(&self.writes, &wanted.status, &uid).await;
+        if let Some(found) = self.status.found() {
+            self.events.recall(&wanted.status, &found);
+        }
         let nexts = [
+            status,
             self.locator.step(&self.writes, wanted, node, own).await,
-            self.status.step(&self.writes, &wanted.status, &uid).await,
             self.node.step(&self.writes, wanted, node).await,
             self.report(wanted, node).await,
         ];

@@ -171,6 +171,18 @@ fn a_problem_that_lasts_is_reported_once_and_again_only_after_it_was_gone_for_lo
 }
 
 #[test]
+fn what_an_earlier_agent_has_said_is_no_news() {
+    let mut world = world(&[2]);
+    probed(&mut world, &[(2, Outcome::Silent)], true);
+    let status = said(&world).status;
+    let mut reporter = Reporter::default();
+    reporter.recall(&status, |kind| kind == "PeersReachable");
+    reporter.due(&status, 5);
+    let due = reporter.due(&status, 60_000).0;
+    assert!(!due.is_empty() && due.iter().all(|one| one.kind != "PeersReachable"));
+}
+
+#[test]
 fn what_nobody_has_to_act_on_is_no_event() {
     let world = world(&[]);
     let status = said(&world).status;

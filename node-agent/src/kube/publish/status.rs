@@ -25,6 +25,8 @@ pub(super) struct StatusWriter {
     retry: Retry,
     /// The object as it was last seen or written.
     known: Option<Known>,
+    /// The status that an earlier agent has left.
+    found: Option<HeadwayNodeStatus>,
     /// What was said last, and when.
     said: Option<(Status, Instant)>,
     /// When the present difference is to be written.
@@ -43,11 +45,23 @@ struct Known {
 
 impl StatusWriter {
     pub(super) fn new(client: &Client) -> Self {
-        Self { api: Api::all(client.clone()), retry: Retry::default(), known: None, said: None, due: None }
+        Self {
+            api: Api::all(client.clone()),
+            retry: Retry::default(),
+            known: None,
+            found: None,
+            said: None,
+            due: None,
+        }
     }
 
     pub(super) fn failure(&self) -> Option<String> {
         self.retry.failure.clone()
+    }
+
+    /// What was there before this agent has written anything; given once.
+    pub(super) fn found(&mut self) -> Option<HeadwayNodeStatus> {
+        self.found.take()
     }
 
     pub(super) fn is_written(&self) -> bool {
@@ -120,6 +134,9 @@ impl StatusWriter {
         // Somebody has removed or changed it.
         if !in_place || self.known.as_ref().is_some_and(|known| known.status != status) {
             self.said = None;
+        }
+        if self.said.is_none() && in_place {
+            self.found.clone_from(&status);
         }
         self.known = Some(Known {
             at: now,

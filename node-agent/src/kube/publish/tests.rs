@@ -194,10 +194,16 @@ async fn a_problem_becomes_one_event_on_the_node() {
     let scene = Scene::new(published());
     scene.want(|wanted| wanted.status.conditions[1] = condition("PeersReachable", false));
     scene.pass(400).await;
-    let server = scene.api.state();
-    let events: Vec<&Value> =
-        server.writes.iter().filter(|(what, _)| what.contains("/events")).map(|(_, body)| body).collect();
+    let writes = scene.api.state().writes.clone();
+    let events: Vec<_> =
+        writes.iter().filter(|(what, _)| what.contains("/events")).map(|(_, body)| body).collect();
     assert_eq!(events.len(), 1, "{events:#?}");
     assert_eq!((&events[0]["type"], &events[0]["reason"]), (&json!("Warning"), &json!("Broken")));
     assert_eq!(events[0]["regarding"]["uid"], "uid-1");
+    // The next agent finds the same problem, which is no news.
+    let next = Scene::new(published());
+    next.api.state().objects = scene.api.state().objects.clone();
+    next.want(|wanted| wanted.status.conditions[1] = condition("PeersReachable", false));
+    next.pass(400).await;
+    assert_eq!(next.writes("/events"), 0);
 }
