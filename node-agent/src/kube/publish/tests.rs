@@ -1,7 +1,7 @@
 mod scene;
 
 use agent_core::{addr::PodCidrs, published::Figures};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::scene::{HEADWAY_NODE, LOCATOR, NODE, Scene, TAINT, condition, node, published};
 use super::*;
