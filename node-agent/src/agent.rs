@@ -23,7 +23,7 @@ use agent_api::{
 use agent_core::{
     cluster::{Fact, InCluster},
     desired,
-    lease::Timestamp,
+    lease::{Lease, Origin, Timestamp},
     world::{Event, World},
 };
 pub use feeds::Feeds;
@@ -265,17 +265,23 @@ impl Agent {
     }
 
     fn release_stale(&mut self) {
-        for (key, host, reason) in self.world.stale_leases(clock::now()) {
-            info!(%key, host, reason, "lease released");
-            self.free(host);
+        for (lease, reason) in self.world.stale_leases(clock::now()) {
+            info!(key = %lease.key, host = lease.host, reason, "lease released");
+            self.free(&lease);
         }
     }
 
-    /// Frees a host number in the world and on disk.
-    fn free(&mut self, host: u16) {
-        let at = clock::now();
-        self.world.apply(Event::Freed { host, at });
-        if let Err(error) = self.store.freed(host, at, &self.world.boot) {
+    /// Frees what a lease holds, in the world and on disk.
+    fn free(&mut self, lease: &Lease) {
+        let (host, at) = (lease.host, clock::now());
+        let freed = if lease.is_foreign(Origin::from(&self.world.config.node)) {
+            self.world.apply(Event::ForeignFreed(lease.nonce.clone()));
+            self.store.foreign_freed(&lease.nonce)
+        } else {
+            self.world.apply(Event::Freed { host, at });
+            self.store.freed(host, at, &self.world.boot)
+        };
+        if let Err(error) = freed {
             // The next agent finds the lease, and that nothing stands behind it.
             warn!(%error, host, "release not written down");
         }

@@ -11,7 +11,7 @@ use agent_core::{
     dataplane::Link,
     identity::Waiting,
 };
-use tracing::{info, warn};
+use tracing::{debug, info};
 
 use crate::{
     config::{ClusterConfig, ConfigError, NodeConfig},
@@ -70,11 +70,8 @@ impl Cluster {
     }
 
     fn reachable(&mut self, failure: Option<String>) -> bool {
-        if let Some(reason) = &failure {
-            warn!(reason, "the API server cannot be reached: pods come and go, peers stay as they are");
-        } else {
-            info!("the API server answers");
-        }
+        // What a running agent says of it is its condition `ApiServerReachable`.
+        debug!(?failure, "reachability of the API server");
         let changed = failure != self.unreachable;
         self.unreachable = failure;
         changed

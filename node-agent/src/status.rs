@@ -56,7 +56,12 @@ pub fn report(sources: &Sources<'_>) -> Report {
         failures: sources.failures.iter().cloned().chain(unmeasured).collect(),
         conditions: statements(sources),
         headroom: headroom(world),
-        endpoints: world.leases.iter().map(|lease| endpoint(world, lease)).collect(),
+        endpoints: world
+            .leases
+            .iter()
+            .chain(world.leases.foreign())
+            .map(|lease| endpoint(world, lease))
+            .collect(),
         peers: peers(world, sources.actual, &measured),
         drops: drops.collect(),
         events: events.collect(),
@@ -126,7 +131,7 @@ fn outcome(outcome: &HeadroomOutcome) -> &'static str {
 }
 
 fn endpoint(world: &World, lease: &Lease) -> Endpoint {
-    let node = &world.config.node;
+    let origin = world.origin(lease);
     let pod = [lease.pod.namespace.as_str(), lease.pod.name.as_str()].join("/");
     let (ifindex, headroom) = match &lease.state {
         State::Reserved { .. } => (None, None),
@@ -134,8 +139,8 @@ fn endpoint(world: &World, lease: &Lease) -> Endpoint {
     };
     Endpoint {
         pod: if pod == "/" { String::new() } else { pod },
-        addresses: node.pods.addresses(lease.host).collect(),
-        mac: node.pods.mac(node.number, lease.host),
+        addresses: origin.pods.addresses(lease.host).collect(),
+        mac: origin.pods.mac(origin.number, lease.host),
         link: agent_api::names::host_ifname(&lease.key),
         key: lease.key.clone(),
         ifindex,

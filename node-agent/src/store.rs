@@ -1,9 +1,10 @@
 //! What outlives the agent: leases, in files that a later agent, or an earlier, can read.
 //!
 //! ```text
-//! <state>/version              1.1
+//! <state>/version              1.2
 //! <state>/node.json            what addresses follow from
 //! <state>/leases/<host>.json   {"leased": {...}} or {"freed": {"at": ..., "boot": ...}}
+//! <state>/foreign/<nonce>.json leases whose addresses are this node's no more
 //! <state>/sysctls.json         see `sysctls`
 //! <state>/pending/             see `agent_api::pending`
 //! ```
@@ -12,26 +13,23 @@
 mod tests;
 
 use std::{
-    fmt, fs, io,
+    fs, io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
 use agent_api::Version;
 use agent_core::{
-    addr::NodeNumber,
-    config::LocalNode,
-    lease::{BootId, Lease, State, Timestamp},
+    lease::{BootId, Lease, Origin, State, Timestamp},
     world::Event,
 };
-use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::replace_file::replace_file;
+use crate::replace_file::{remove_file, replace_file};
 
 /// Form of the files. Minor: fields were added that an older agent may ignore.
 pub const VERSION: Version = {
-    let (major, minor) = bpf_common::names::as_built(1, 1);
+    let (major, minor) = bpf_common::names::as_built(1, 2);
     Version { major, minor }
 };
 
@@ -66,28 +64,6 @@ pub enum StoreError {
         /// What it said.
         source: io::Error,
     },
-}
-
-/// What the addresses of this node's pods follow from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Origin {
-    number: NodeNumber,
-    pod_cidrs: Vec<IpNet>,
-}
-
-impl From<&LocalNode> for Origin {
-    fn from(node: &LocalNode) -> Self {
-        let prefixes = [node.pods.v4.map(IpNet::V4), node.pods.v6.map(IpNet::V6)];
-        Self { number: node.number, pod_cidrs: prefixes.into_iter().flatten().collect() }
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let prefixes: Vec<String> = self.pod_cidrs.iter().map(ToString::to_string).collect();
-        write!(f, "node.number {} and node.podCIDRs [{}]", self.number, prefixes.join(", "))
-    }
 }
 
 /// What is known of one host number.
@@ -144,13 +120,18 @@ impl Store {
     /// [`StoreError::Io`] if the folder cannot be read.
     pub fn load(&self, boot: &str, now: Timestamp) -> Result<(Vec<Event>, Vec<String>), StoreError> {
         let (mut events, mut unreadable) = (Vec::new(), Vec::new());
-        for entry in fs::read_dir(self.leases()).map_err(at(&self.leases()))? {
-            let path = entry.map_err(at(&self.leases()))?.path();
-            if path.extension().is_none_or(|ending| ending != "json") {
-                continue;
-            }
+        let origin = self.origin();
+        for path in json_files(&self.leases())? {
             match read(&path) {
-                Ok(record) => events.push(event(record, boot, now)),
+                Ok(record) => events.push(event(record, origin, boot, now)),
+                Err(error) => unreadable.push(format!("{}: {error}", path.display())),
+            }
+        }
+        for path in json_files(&self.foreign())? {
+            match read_foreign(&path) {
+                Ok(lease) => {
+                    events.push(event((lease.host, Record::Leased(Box::new(lease))), origin, boot, now));
+                }
                 Err(error) => unreadable.push(format!("{}: {error}", path.display())),
             }
         }
@@ -191,6 +172,36 @@ impl Store {
         self.write(host, &Record::Freed { at, boot: boot.to_owned() })
     }
 
+    /// Moves a lease to those whose addresses are this node's no more: its host number is another's from now on.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn set_foreign(&self, lease: &Lease) -> Result<(), StoreError> {
+        let folder = self.foreign();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(at(&folder))?;
+        replace(&folder.join(format!("{}.json", lease.nonce)), lease)?;
+        let before = self.leases().join(format!("{}.json", lease.host));
+        match read(&before) {
+            Ok((_, Record::Leased(same))) if same.nonce == lease.nonce => {
+                remove_file(&before).map_err(at(&before))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets a lease whose addresses are this node's no more.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn foreign_freed(&self, nonce: &str) -> Result<(), StoreError> {
+        let file = self.foreign().join(format!("{nonce}.json"));
+        remove_file(&file).map_err(at(&file))
+    }
+
+    fn foreign(&self) -> PathBuf {
+        self.folder.join("foreign")
+    }
+
     fn write(&self, host: u16, record: &Record) -> Result<(), StoreError> {
         replace(&self.leases().join(format!("{host}.json")), record)
     }
@@ -198,6 +209,24 @@ impl Store {
     fn leases(&self) -> PathBuf {
         self.folder.join("leases")
     }
+}
+
+/// Files of a folder that end in `.json`; none of one that is not there.
+fn json_files(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(at(folder))?,
+    };
+    let paths: Result<Vec<PathBuf>, io::Error> =
+        entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    let mut paths = paths.map_err(at(folder))?;
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+    Ok(paths)
+}
+
+fn read_foreign(path: &Path) -> Result<Lease, String> {
+    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    serde_json::from_slice(&bytes).map_err(|error| error.to_string())
 }
 
 /// A record and the host number that it is about.
@@ -213,9 +242,11 @@ fn read(path: &Path) -> Result<(u16, Record), String> {
     }
 }
 
-fn event((host, record): (u16, Record), this_boot: &str, now: Timestamp) -> Event {
+fn event((host, record): (u16, Record), origin: Option<Origin>, this_boot: &str, now: Timestamp) -> Event {
     match record {
         Record::Leased(mut lease) => {
+            // Agents before minor 2 moved no pods to another origin.
+            lease.origin = lease.origin.or(origin);
             let (State::Reserved { at } | State::Active { at, .. }) = &mut lease.state;
             *at = Some(*at).filter(|at| *at <= now).unwrap_or(0);
             Event::Leased(lease)

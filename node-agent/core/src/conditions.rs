@@ -42,6 +42,7 @@ pub fn conditions(world: &World) -> Vec<Condition> {
         claim_accepted(world),
         peers_accepted(world),
         api_server_reachable(world),
+        no_foreign_pods(world),
         flooding_complete(world),
         headroom_supported(world),
         forwarding_allowed(world),
@@ -151,6 +152,23 @@ fn peers_accepted(world: &World) -> Condition {
         "PeersAccepted",
         "LocatorsRejected",
         (!said.is_empty()).then(|| format!("{} Locators are not taken: {named}", said.len())),
+    )
+}
+
+fn no_foreign_pods(world: &World) -> Condition {
+    let pods = desired::foreign::named(world);
+    let names: Vec<&str> = pods.iter().map(String::as_str).collect();
+    condition(
+        "NoForeignPods",
+        "AddressesOfAnotherNode",
+        (!pods.is_empty()).then(|| {
+            format!(
+                "{} pods have addresses that were this node's before it became another, and reach nobody but the node: delete \
+                 them ({})",
+                pods.len(),
+                some(&names)
+            )
+        }),
     )
 }
 

@@ -62,6 +62,8 @@ pub struct LinkAddress {
     pub link: String,
     /// Address with the length of its on-link prefix.
     pub address: IpNet,
+    /// The one neighbour behind the link, where there is only one: then the prefix is the neighbour's.
+    pub other_end: Option<IpAddr>,
 }
 
 /// A route of ours, in the main table with our protocol number.

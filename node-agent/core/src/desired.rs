@@ -4,6 +4,7 @@
 //! pass after the next observation adds it.
 
 mod attachments;
+pub(crate) mod foreign;
 mod peers;
 
 use std::{
@@ -73,6 +74,7 @@ fn segment(world: &World, plane: &mut Dataplane) {
     if let Some(mtu) = inner_mtu(world) {
         node_links(world, mtu, plane);
     }
+    foreign::contact(world, plane);
     peers::underlay_routes(world, plane);
     peers::peers(world, plane);
 }
@@ -133,7 +135,7 @@ fn node_links(world: &World, mtu: u32, plane: &mut Dataplane) {
     plane.pairs.insert(GATEWAY_LINK.into(), gateway);
     plane.pairs.insert(SEGMENTER_LINK.into(), segmenter);
     for address in gateway_addresses(world, mtu) {
-        plane.addresses.insert(LinkAddress { link: GATEWAY_LINK.into(), address }, ());
+        plane.addresses.insert(LinkAddress { link: GATEWAY_LINK.into(), address, other_end: None }, ());
     }
     if let Some(near) = world.facts.links.get(SEGMENTER_LINK) {
         plane.settings.insert((), settings(world, mac, near.ifindex));

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use agent_api::names::LINK_GROUP;
 use ipnet::IpNet;
 
-use crate::{desired::GATEWAY_LINK, world::World};
+use crate::{
+    desired::{GATEWAY_LINK, foreign},
+    world::World,
+};
 
 /// Name of the table.
 pub const TABLE: &str = "headway";
@@ -27,14 +30,27 @@ pub fn desired(world: &World) -> BTreeMap<String, String> {
 /// SIDs are reached over the uplinks only, where the switch takes them before any hook (RFC 8754 section 5.1). And what a
 /// pod's link brings to the stack has passed no switch: its program is not there yet, or no more.
 fn guard(world: &World) -> String {
+    let foreign: Vec<String> = foreign::links(world).map(|(name, _)| format!("\"{name}\"")).collect();
+    let (contact, fence) = if foreign.is_empty() { Default::default() } else { fence(&foreign.join(", ")) };
     let block = world.config.sid_block.prefix();
     let uplinks: Vec<String> = world.config.node.uplinks.iter().map(|name| format!("\"{name}\"")).collect();
     format!(
         "\tchain prerouting {{\n\t\ttype filter hook prerouting priority raw; policy accept;\n\
          \t\tip6 daddr {block} iifname != {{ \"lo\", {} }} counter drop comment \"SIDs only over uplinks\"\n\
-         \t\tiifgroup {LINK_GROUP} iifname != \"{GATEWAY_LINK}\" counter drop comment \"pods only through the switch\"\n\t}}\n",
+         {contact}\t\tiifgroup {LINK_GROUP} iifname != \"{GATEWAY_LINK}\" counter drop comment \"pods only through the switch\"\n\t}}\n{fence}",
         uplinks.join(", ")
     )
+}
+
+/// Pods with addresses of an earlier prefix: they reach this node, and it them; nothing is forwarded.
+fn fence(links: &str) -> (String, String) {
+    let contact = format!(
+        "\t\tiifname {{ {links} }} fib daddr type local accept comment \"earlier pods to their node\"\n"
+    );
+    let forward = "\tchain forward {\n\t\ttype filter hook forward priority filter; policy accept;\n";
+    let drop =
+        |hook: &str| format!("\t\t{hook} {{ {links} }} counter drop comment \"earlier pods are fenced\"\n");
+    (contact, format!("{forward}{}{}\t}}\n", drop("iifname"), drop("oifname")))
 }
 
 /// What leaves the cluster takes the node's address; what the node sends to pods of other nodes from an address that is not

@@ -11,7 +11,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::{
     desired,
-    lease::{Lease, State, Timestamp},
+    lease::{Lease, Origin, State, Timestamp},
     world::World,
 };
 
@@ -43,9 +43,11 @@ pub fn reserve(world: &World, request: &Reserve, nonce: String, now: Timestamp) 
     if earlier.is_some_and(|lease| matches!(lease.state, State::Active { .. })) {
         return Err(refuse(ErrorKind::Exists, format!("{} is attached already", request.key)));
     }
+    let earlier = earlier.filter(|lease| !lease.is_foreign(Origin::from(&world.config.node)));
     Ok(Lease {
         key: request.key.clone(),
         host: earlier.map_or_else(|| free_host(world), |lease| Ok(lease.host))?,
+        origin: Some(Origin::from(&world.config.node)),
         slot: earlier.map_or_else(|| free_slot(world), |lease| Ok(lease.slot))?,
         nonce,
         boot: world.boot.clone(),

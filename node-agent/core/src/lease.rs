@@ -1,15 +1,44 @@
 //! Addresses in use, addresses just freed, and what is written of them to disk.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use agent_api::{AttachmentKey, HeadroomOutcome, Pod};
 use serde::{Deserialize, Serialize};
+
+use crate::{
+    addr::{NodeNumber, PodCidrs},
+    config::LocalNode,
+};
 
 /// Milliseconds since the boot, on a clock that nobody can set.
 pub type Timestamp = u64;
 
 /// The kernel's `boot_id`: leases of an earlier boot have no pods any more.
 pub type BootId = String;
+
+/// What the addresses and MACs of a node's pods follow from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Origin {
+    /// The node's number.
+    pub number: NodeNumber,
+    /// The node's pod prefixes.
+    #[serde(rename = "podCidrs")]
+    pub pods: PodCidrs,
+}
+
+impl From<&LocalNode> for Origin {
+    fn from(node: &LocalNode) -> Self {
+        Self { number: node.number, pods: node.pods }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefixes: Vec<String> = self.pods.prefixes().map(|net| net.to_string()).collect();
+        write!(f, "node.number {} and node.podCIDRs [{}]", self.number, prefixes.join(", "))
+    }
+}
 
 /// An attachment and its address. The file form is this struct as JSON; fields may be added, with a default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +48,9 @@ pub struct Lease {
     pub key: AttachmentKey,
     /// Host number in both pod prefixes.
     pub host: u16,
+    /// What its addresses follow from; leases of agents before minor 2 do not say.
+    #[serde(default)]
+    pub origin: Option<Origin>,
     /// Position in the flooding list.
     pub slot: u32,
     /// Names the ADD that made it.
@@ -36,6 +68,14 @@ pub struct Lease {
     pub mtu: Option<u32>,
     /// How far it has come.
     pub state: State,
+}
+
+impl Lease {
+    /// Its addresses are not those of a node that is `own`.
+    #[must_use]
+    pub fn is_foreign(&self, own: Origin) -> bool {
+        self.origin.is_some_and(|origin| origin != own)
+    }
 }
 
 /// How far a lease has come.
@@ -63,17 +103,24 @@ pub enum State {
 pub struct Leases {
     /// By host number.
     by_host: BTreeMap<u16, Lease>,
+    /// Those whose addresses follow from what the node was before, by nonce.
+    foreign: BTreeMap<String, Lease>,
     /// Host numbers that were in use before.
     freed: BTreeMap<u16, Timestamp>,
 }
 
 impl Leases {
-    /// All of them, by host number.
+    /// All with addresses of this node, by host number.
     pub fn iter(&self) -> impl Iterator<Item = &Lease> {
         self.by_host.values()
     }
 
-    /// How many there are.
+    /// Those with addresses that are this node's no more: what the node was has changed while they were here.
+    pub fn foreign(&self) -> impl Iterator<Item = &Lease> {
+        self.foreign.values()
+    }
+
+    /// How many with addresses of this node there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.by_host.len()
@@ -82,7 +129,7 @@ impl Leases {
     /// The lease of an attachment.
     #[must_use]
     pub fn get(&self, key: &AttachmentKey) -> Option<&Lease> {
-        self.iter().find(|lease| lease.key == *key)
+        self.iter().chain(self.foreign()).find(|lease| lease.key == *key)
     }
 
     /// The lease of a host number.
@@ -106,6 +153,28 @@ impl Leases {
     pub fn insert(&mut self, lease: Lease) {
         self.freed.remove(&lease.host);
         self.by_host.insert(lease.host, lease);
+    }
+
+    /// Puts a lease in whose addresses are this node's no more.
+    pub fn insert_foreign(&mut self, lease: Lease) {
+        self.foreign.insert(lease.nonce.clone(), lease);
+    }
+
+    /// Forgets a lease whose addresses are this node's no more.
+    pub fn free_foreign(&mut self, nonce: &str) {
+        self.foreign.remove(nonce);
+    }
+
+    /// Tells leases of this node from others, the node having become another.
+    pub fn sort_out(&mut self, own: Origin) {
+        let (by_host, foreign) = (std::mem::take(&mut self.by_host), std::mem::take(&mut self.foreign));
+        for lease in by_host.into_values().chain(foreign.into_values()) {
+            if lease.is_foreign(own) {
+                self.foreign.insert(lease.nonce.clone(), lease);
+            } else {
+                self.by_host.insert(lease.host, lease);
+            }
+        }
     }
 
     /// Frees a host number.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agent_api::{AttachmentKey, names};
+use agent_api::names;
 
 use crate::{
     addr::{NetworkNumber, NodeNumber},
@@ -10,7 +10,7 @@ use crate::{
     config::Configuration,
     dataplane::{Facts, Link},
     desired::switch_side_mac,
-    lease::{BootId, Lease, Leases, State, Timestamp},
+    lease::{BootId, Lease, Leases, Origin, State, Timestamp},
     peer::Peer,
     probes::Outcomes,
 };
@@ -58,6 +58,8 @@ pub enum Event {
         /// When.
         at: Timestamp,
     },
+    /// A lease whose addresses are this node's no more has ended; the ADD that made it is named by its nonce.
+    ForeignFreed(String),
     /// The surroundings were looked at.
     Observed(Box<Facts>),
     /// Probes of peers have told something new.
@@ -88,11 +90,18 @@ impl World {
     /// Takes an event in.
     pub fn apply(&mut self, event: Event) {
         match event {
-            Event::Configured(config) => self.config = *config,
+            Event::Configured(config) => {
+                self.config = *config;
+                self.leases.sort_out(Origin::from(&self.config.node));
+            }
             Event::Cluster(cluster) => self.cluster = Some(*cluster),
             Event::PeerKnown(number, peer) => drop(self.peers.insert(number, *peer)),
             Event::PeerLeft(number) => drop(self.peers.remove(&number)),
+            Event::Leased(lease) if lease.is_foreign(Origin::from(&self.config.node)) => {
+                self.leases.insert_foreign(*lease);
+            }
             Event::Leased(lease) => self.leases.insert(*lease),
+            Event::ForeignFreed(nonce) => self.leases.free_foreign(&nonce),
             Event::Freed { host, at } => self.leases.free(host, at),
             Event::Observed(facts) => self.facts = *facts,
             Event::Probed(outcomes) => self.probes = *outcomes,
@@ -119,12 +128,18 @@ impl World {
         self.config.network.number
     }
 
+    /// What the addresses of a lease follow from.
+    #[must_use]
+    pub fn origin(&self, lease: &Lease) -> Origin {
+        lease.origin.unwrap_or_else(|| Origin::from(&self.config.node))
+    }
+
     /// The link of an active lease, if it is there, under whatever name: it may have been renamed by hand.
     #[must_use]
     pub fn pod_link(&self, lease: &Lease) -> Option<&Link> {
         let State::Active { ifindex, .. } = lease.state else { return None };
-        let node = &self.config.node;
-        let mac = switch_side_mac(node.pods.mac(node.number, lease.host));
+        let origin = self.origin(lease);
+        let mac = switch_side_mac(origin.pods.mac(origin.number, lease.host));
         let named = self.facts.links.get(&names::host_ifname(&lease.key));
         let renamed = || self.facts.links.values().find(|link| link.ifindex == ifindex && link.mac == mac);
         named.filter(|link| link.ifindex == ifindex).or_else(renamed)
@@ -132,9 +147,9 @@ impl World {
 
     /// Leases that nothing stands behind any more, with the reason.
     #[must_use]
-    pub fn stale_leases(&self, now: Timestamp) -> Vec<(AttachmentKey, u16, &'static str)> {
-        let stale = |lease: &Lease| Some((lease.key.clone(), lease.host, self.stale_reason(lease, now)?));
-        self.leases.iter().filter_map(stale).collect()
+    pub fn stale_leases(&self, now: Timestamp) -> Vec<(Lease, &'static str)> {
+        let stale = |lease: &Lease| Some((lease.clone(), self.stale_reason(lease, now)?));
+        self.leases.iter().chain(self.leases.foreign()).filter_map(stale).collect()
     }
 
     /// Why nothing stands behind a lease any more: it is of an earlier boot, was never activated, or its link is gone.

@@ -7,7 +7,7 @@ use agent_core::{
     peer,
     world::Event,
 };
-use tracing::info;
+use tracing::{info, warn};
 
 use super::Agent;
 use crate::{config::NodeConfig, reconcile::Look};
@@ -64,6 +64,9 @@ impl Agent {
         }
         self.world.apply(Event::Cluster(Box::new(beside)));
         self.world.apply(Event::Configured(Box::new(config.configuration.clone())));
+        if let Err(error) = self.keep_foreign() {
+            warn!(%error, "pods of the former prefix not written down as such");
+        }
         if config.configuration.node != was.0 {
             let node = &config.configuration.node;
             info!(number = %node.number, pods = ?node.pods, uplinks = ?node.uplinks, "this node has changed");

@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use agent_core::{peer, world::Event};
+use agent_core::{lease::Origin, peer, world::Event};
 use tracing::{info, warn};
 
 use super::Agent;
 use crate::{
     config::{self, NodeConfig},
     reconcile::Look,
-    store::{Origin, StoreError},
+    store::StoreError,
 };
 
 impl Agent {
@@ -65,7 +65,7 @@ impl Agent {
         }
         let (node, before) = (&new.configuration.node, &old.configuration.node);
         let pods = self.world.leases.count();
-        if pods > 0 && (node.pods != before.pods || node.number != before.number) {
+        if self.cluster.is_none() && pods > 0 && (node.pods != before.pods || node.number != before.number) {
             return Err(format!(
                 "node.number, node.podCIDRs: {pods} pods have addresses that follow from them; move the pods away first"
             ));
@@ -79,8 +79,8 @@ impl Agent {
         self.store.set_origin(&origin).map(|()| new).map_err(|error| error.to_string())
     }
 
-    /// The same for what was changed while no agent ran: pods of an earlier one keep their addresses, or the switch
-    /// would take them for strangers.
+    /// The same for what was changed while no agent ran: pods of an earlier one keep their addresses, or the switch would take
+    /// them for strangers. A node in Kubernetes comes back as another one when its Node object was deleted; one without does not.
     pub(super) fn keep_origin(&mut self) -> Result<(), StoreError> {
         let now = Origin::from(&self.world.config.node);
         if let Some(before) = self.store.origin().filter(|before| *before != now) {
@@ -89,11 +89,20 @@ impl Agent {
                 self.world.apply(Event::Observed(Box::new(facts)));
                 self.release_stale();
             }
-            let pods = self.world.leases.count();
-            if pods > 0 {
+            let pods = self.world.leases.foreign().count();
+            if self.cluster.is_none() && pods > 0 {
                 return Err(StoreError::Moved { pods, before, now });
             }
         }
+        self.keep_foreign()?;
         self.store.set_origin(&now)
+    }
+
+    /// Writes down whose addresses are this node's no more, before their host numbers are given to others.
+    pub(super) fn keep_foreign(&self) -> Result<(), StoreError> {
+        for lease in self.world.leases.foreign() {
+            self.store.set_foreign(lease)?;
+        }
+        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use agent_api::{
 use agent_core::{
     dataplane::{Attached, Dataplane, Entry, Program, Step},
     desired, ipam,
-    lease::{Lease, State, Timestamp},
+    lease::{Lease, Origin, State, Timestamp},
     world::Event,
 };
 use tracing::{debug, info};
@@ -94,9 +94,9 @@ impl Agent {
         if at >= limit || request.nonce.as_ref().is_some_and(|nonce| *nonce != lease.nonce) {
             return;
         }
-        let host = lease.host;
-        info!(key = %request.key, host, "endpoint released");
-        self.free(host);
+        let lease = lease.clone();
+        info!(key = %request.key, host = lease.host, "endpoint released");
+        self.free(&lease);
     }
 
     /// What is not as it should be with an attachment, in sentences.
@@ -111,6 +111,12 @@ impl Agent {
         let State::Active { ifindex, headroom, .. } = &lease.state else {
             return Ok(vec![format!("{} is reserved, not attached", request.key)]);
         };
+        if lease.is_foreign(Origin::from(&self.world.config.node)) {
+            return Ok(vec![format!(
+                "{} has addresses that are this node's no more: delete the pod",
+                request.key
+            )]);
+        }
         let expected = ipam::assignment(&self.world, &lease)?;
         let mut problems = Vec::new();
         let mut compare = |what: &str, seen: String, right: String| {
@@ -154,15 +160,12 @@ impl Agent {
             let (container, ifname) = (&lease.key.container, &lease.key.ifname);
             request.keep.iter().any(|(c, i)| c == container && i == ifname)
         };
-        let garbage: Vec<u16> = self
-            .world
-            .leases
-            .iter()
-            .filter(|lease| matches!(lease.state, State::Active { .. }) && !kept(lease))
-            .map(|lease| lease.host)
-            .collect();
-        for host in &garbage {
-            self.free(*host);
+        let leases = &self.world.leases;
+        let active =
+            leases.iter().chain(leases.foreign()).filter(|lease| matches!(lease.state, State::Active { .. }));
+        let garbage: Vec<Lease> = active.filter(|lease| !kept(lease)).cloned().collect();
+        for lease in &garbage {
+            self.free(lease);
         }
         info!(released = garbage.len(), "garbage collected");
         self.reconciler.pass_attachments(&self.world);

@@ -24,6 +24,8 @@ pub(super) struct Seen {
     pub ifindex: u32,
     /// With its prefix length.
     pub address: IpNet,
+    /// The other end of a link with one neighbour.
+    pub other_end: Option<IpAddr>,
     /// The kernel made it by itself.
     pub link_local: bool,
 }
@@ -39,27 +41,29 @@ pub(super) fn addresses(route: &mut Route) -> Answer<Vec<Seen>> {
 }
 
 fn seen(message: &AddressMessage) -> Option<Seen> {
-    let mut found = None;
+    let (mut local, mut far) = (None, None);
     for attribute in &message.attributes {
         match attribute {
-            // IPv4: the address itself; IFA_ADDRESS is the other end's on point-to-point links.
-            AddressAttribute::Local(ip) => found = Some(*ip),
-            AddressAttribute::Address(ip) => found = found.or(Some(*ip)),
+            // The address itself; IFA_ADDRESS is the other end's on links with one neighbour.
+            AddressAttribute::Local(ip) => local = Some(*ip),
+            AddressAttribute::Address(ip) => far = Some(*ip),
             _ => {}
         }
     }
+    let found = local.or(far)?;
     Some(Seen {
+        other_end: far.filter(|far| *far != found),
         ifindex: message.header.index,
-        address: IpNet::new(found?, message.header.prefix_len).ok()?,
+        address: IpNet::new(found, message.header.prefix_len).ok()?,
         link_local: message.header.scope == AddressScope::Link,
     })
 }
 
 /// Puts an address on a link.
-pub(super) fn set(route: &mut Route, ifindex: u32, address: IpNet) -> Answer<()> {
-    let mut message = message(ifindex, address);
+pub(super) fn set(route: &mut Route, ifindex: u32, wanted: &LinkAddress) -> Answer<()> {
+    let (address, mut message) = (wanted.address, message(ifindex, wanted));
     message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
-    if is_infrastructure(address) {
+    if is_infrastructure(address) && wanted.other_end.is_none() {
         // Local, but never picked as a source of other traffic.
         let mut lifetimes = CacheInfo::default();
         lifetimes.ifa_preferred = 0;
@@ -70,7 +74,7 @@ pub(super) fn set(route: &mut Route, ifindex: u32, address: IpNet) -> Answer<()>
 }
 
 /// Takes an address off a link.
-pub(super) fn remove(route: &mut Route, ifindex: u32, address: IpNet) -> Answer<()> {
+pub(super) fn remove(route: &mut Route, ifindex: u32, address: &LinkAddress) -> Answer<()> {
     match route.change(&RouteNetlinkMessage::DelAddress(message(ifindex, address)), 0) {
         Err(error) if [Errno::EADDRNOTAVAIL, Errno::ENODEV].contains(&error.errno) => Ok(()),
         result => result,
@@ -79,7 +83,11 @@ pub(super) fn remove(route: &mut Route, ifindex: u32, address: IpNet) -> Answer<
 
 /// Key of an address in the table, for one of ours.
 pub(super) fn key(link: &str, seen: &Seen) -> Option<LinkAddress> {
-    (!seen.link_local).then(|| LinkAddress { link: link.to_owned(), address: seen.address })
+    (!seen.link_local).then(|| LinkAddress {
+        link: link.to_owned(),
+        address: seen.address,
+        other_end: seen.other_end,
+    })
 }
 
 /// `<locator>::1` is the one address of ours that brings no on-link prefix.
@@ -87,14 +95,15 @@ fn is_infrastructure(address: IpNet) -> bool {
     matches!(address, IpNet::V6(net) if net.prefix_len() == 128)
 }
 
-fn message(ifindex: u32, address: IpNet) -> AddressMessage {
-    let ip = address.addr();
+fn message(ifindex: u32, wanted: &LinkAddress) -> AddressMessage {
+    let (address, ip) = (wanted.address, wanted.address.addr());
     let mut message = AddressMessage::default();
     message.header.family = if ip.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     message.header.prefix_len = address.prefix_len();
     message.header.index = ifindex;
-    message.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
-    if let (IpNet::V4(net), IpAddr::V4(_)) = (address, ip) {
+    message.attributes =
+        vec![AddressAttribute::Local(ip), AddressAttribute::Address(wanted.other_end.unwrap_or(ip))];
+    if let (IpNet::V4(net), None) = (address, wanted.other_end) {
         message.attributes.push(AddressAttribute::Broadcast(net.broadcast()));
     }
     message

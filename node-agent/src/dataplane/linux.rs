@@ -7,10 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agent_api::MacAddress;
+use agent_api::{MacAddress, names};
 use agent_core::{
     btf,
-    dataplane::{Attached, Dataplane, Entry, Facts, Hop, Key, LinkAddress, Program, RouteKey, Step},
+    dataplane::{Attached, Dataplane, Entry, Facts, Hop, Key, Program, RouteKey, Step},
     desired, sysctls as wanted_sysctls,
     world::World,
 };
@@ -97,11 +97,18 @@ impl Linux {
     /// Links with their addresses, of which those on our links are ours.
     fn addresses(&mut self, links: &Links, facts: &mut Facts, plane: &mut Dataplane) -> Answer<()> {
         let mut addresses: BTreeMap<u32, Vec<IpAddr>> = BTreeMap::new();
-        let ours = links.get(desired::GATEWAY_LINK).map(|seen| seen.link.ifindex);
+        // On pods' links there is none, but on those of pods that are off the segment.
+        let ours: BTreeMap<u32, &str> = links
+            .iter()
+            .filter(|(name, seen)| {
+                seen.ours && (*name == desired::GATEWAY_LINK || names::is_host_ifname(name))
+            })
+            .map(|(name, seen)| (seen.link.ifindex, name.as_str()))
+            .collect();
         for seen in addresses::addresses(&mut self.route)? {
             addresses.entry(seen.ifindex).or_default().push(seen.address.addr());
-            if ours == Some(seen.ifindex) {
-                plane.addresses.extend(addresses::key(desired::GATEWAY_LINK, &seen).map(|key| (key, ())));
+            if let Some(link) = ours.get(&seen.ifindex) {
+                plane.addresses.extend(addresses::key(link, &seen).map(|key| (key, ())));
             }
         }
         for (name, seen) in links {
@@ -165,10 +172,10 @@ impl Linux {
             Entry::Pair(name, pair) => {
                 links::set_pair(&mut self.route, &mut self.ethtool, name, pair, self.headroom_attribute)
             }
-            Entry::Address(LinkAddress { link, address }, ()) => self
-                .index(link)
-                .and_then(|ifindex| addresses::set(&mut self.route, ifindex, *address))
-                .doing(format_args!("setting address {address} on {link}")),
+            Entry::Address(wanted, ()) => self
+                .index(&wanted.link)
+                .and_then(|ifindex| addresses::set(&mut self.route, ifindex, wanted))
+                .doing(format_args!("setting address {} on {}", wanted.address, wanted.link)),
             Entry::Sysctl(path, value) => self.originals.set(&self.state, path, value),
             Entry::Route(key, target) => {
                 routes::set(&mut self.route, key, target, self.routes.contains(key))?;
@@ -191,11 +198,11 @@ impl Linux {
         }
         match key {
             Key::Pair(name) | Key::PodLink(name) => links::remove_link(&mut self.route, name),
-            Key::Address(LinkAddress { link, address }) => match self.index(link) {
+            Key::Address(gone) => match self.index(&gone.link) {
                 Err(error) if error.errno == Errno::ENODEV => Ok(()),
                 result => result
-                    .and_then(|ifindex| addresses::remove(&mut self.route, ifindex, *address))
-                    .doing(format_args!("removing address {address} from {link}")),
+                    .and_then(|ifindex| addresses::remove(&mut self.route, ifindex, gone))
+                    .doing(format_args!("removing address {} from {}", gone.address, gone.link)),
             },
             Key::Route(key) => {
                 routes::remove(&mut self.route, key)?;

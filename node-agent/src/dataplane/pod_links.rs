@@ -19,7 +19,7 @@ use crate::netlink::{Answer, Route};
 /// All links of ours that are no part of a pair. One that a lease has under another name is left out: it is neither
 /// what is wanted nor a link that nobody has.
 pub(super) fn pod_links(links: &Links, world: &World) -> BTreeMap<String, PodLink> {
-    let leased = world.leases.iter().filter_map(|lease| match lease.state {
+    let leased = world.leases.iter().chain(world.leases.foreign()).filter_map(|lease| match lease.state {
         State::Active { ifindex, .. } => Some((ifindex, names::host_ifname(&lease.key))),
         State::Reserved { .. } => None,
     });

@@ -7,6 +7,7 @@ fn lease(host: u16) -> Lease {
     Lease {
         key: AttachmentKey { network: "n".into(), container: "c".into(), ifname: "eth0".into() },
         host,
+        origin: None,
         slot: 1,
         nonce: "x".into(),
         boot: "b".into(),

@@ -1,7 +1,7 @@
 //! The real kernel, in network namespaces of the tests' own; what stands there afterwards is read with `ip`, `nft` and `ethtool`.
 
 use agent_api::{AttachmentKey, HeadroomOutcome, Pod, Reserve, names};
-use agent_core::{desired, ipam, lease::State, world::Event};
+use agent_core::{addr::PodCidrs, desired, ipam, lease::State, world::Event};
 use node_agent::{cleanup::cleanup, reconcile::Look};
 use serde_json::Value;
 
@@ -133,6 +133,65 @@ fn a_pods_link_that_is_changed_by_hand_is_changed_back() {
             for what in ["ifindex", "mtu", "flags", "address"] {
                 assert_eq!(after[what], before[what], "{damage}: {what}");
             }
+        }
+    });
+}
+
+/// A network namespace for a pod, gone when the test is.
+struct PodSpace(String);
+
+impl PodSpace {
+    fn new(scratch: &Scratch) -> Self {
+        let name = format!("headway-foreign-{}", std::process::id());
+        scratch.text(&format!("ip netns add {name}"));
+        Self(name)
+    }
+}
+
+impl Drop for PodSpace {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_pod_of_an_earlier_prefix_and_its_node_reach_each_other_and_nobody_else() {
+    require_root!();
+    Scratch::run("foreign", |scratch| {
+        let mut node = Node::new(scratch);
+        node.assert_settles();
+        let name = attach_a_pod(scratch, &mut node);
+        node.assert_settles();
+        let mut configuration = node.world.config.clone();
+        configuration.node.pods =
+            PodCidrs::of_node(&["10.1.7.0/24".parse().unwrap(), "fd10:0:0:7::/64".parse().unwrap()]).unwrap();
+        node.world.apply(Event::Configured(Box::new(configuration)));
+        node.assert_settles();
+        let addresses = scratch.json(&format!("ip -j addr show dev {name} scope global"));
+        let shown: Vec<(&str, &str)> = addresses[0]["addr_info"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| (it["local"].as_str().unwrap(), it["address"].as_str().unwrap()))
+            .collect();
+        assert_eq!(shown, [("10.1.1.1", "10.1.1.2"), ("fd10:0:0:1::1", "fd10:0:0:1::2")]);
+        assert!(scratch.text("ip route get 10.1.1.2").contains(&name));
+        // The pod's end stands for the pod, in a namespace of its own.
+        let pod = PodSpace::new(scratch);
+        scratch.text(&format!("ip link set inpod netns {}", pod.0));
+        for command in [
+            "ip link set inpod up",
+            "ip addr add 10.1.1.2/16 dev inpod",
+            "ip addr add fd10:0:0:1::2/48 dev inpod nodad",
+            "ip route add default via 10.1.1.1",
+        ] {
+            scratch.text(&format!("ip netns exec {} {command}", pod.0));
+        }
+        for ping in ["ping -c1 -W5 10.1.1.2", "ping -c1 -W5 fd10:0:0:1::2"] {
+            scratch.text(ping);
+        }
+        for ping in ["ping -c1 -W5 10.1.1.1", "ping -c1 -W5 fd10:0:0:1::1"] {
+            scratch.text(&format!("ip netns exec {} {ping}", pod.0));
         }
     });
 }

@@ -3,7 +3,7 @@
 use agent_api::{HeadroomOutcome, MacAddress};
 use bpf_common::maps;
 
-use super::{GATEWAY_PEER, SEGMENTER_PEER, flood_targets, inner_mtu, ip4, ip6, mac, uplinks};
+use super::{GATEWAY_PEER, SEGMENTER_PEER, flood_targets, foreign, inner_mtu, ip4, ip6, mac, uplinks};
 use crate::{
     config::Flooding,
     dataplane::{Attached, Dataplane, PodLink, Program},
@@ -43,8 +43,13 @@ fn node(world: &World, plane: &mut Dataplane) {
     }
 }
 
-/// Pods: the links of active leases become endpoints; links of reservations are left to their plugin.
+/// Pods: the links of active leases become endpoints; links of reservations are left to their plugin. Links of pods whose
+/// addresses are this node's no more stay, but lead to no switch.
 fn pods(world: &World, plane: &mut Dataplane) {
+    for lease in foreign::leases(world) {
+        let name = agent_api::names::host_ifname(&lease.key);
+        plane.pod_links.extend(pod_link(world, lease, &name).map(|link| (name, link)));
+    }
     let node = &world.config.node;
     for lease in world.leases.iter().filter(|lease| lease.boot == world.boot) {
         let name = agent_api::names::host_ifname(&lease.key);

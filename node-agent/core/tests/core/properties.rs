@@ -171,7 +171,7 @@ fn a_link_that_is_gone_ends_its_lease_only_when_seen_after_the_activation() {
     assert_eq!(world.stale_leases(9999), vec![]);
     let after = facts(&world, 1001, 1500, |_| false, true);
     world.apply(Event::Observed(Box::new(after)));
-    assert_eq!(world.stale_leases(9999)[0].2, "its link is gone");
+    assert_eq!(world.stale_leases(9999)[0].1, "its link is gone");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_reservation_waits_for_its_time_and_no_longer() {
     let mut world = fresh(1, &[2], true, true);
     attach(&mut world, 1, 1000, |_| false);
     assert_eq!(world.stale_leases(61_000), vec![]);
-    assert_eq!(world.stale_leases(61_001)[0].2, "it was never activated");
+    assert_eq!(world.stale_leases(61_001)[0].1, "it was never activated");
 }
 
 #[test]

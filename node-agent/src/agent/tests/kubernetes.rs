@@ -251,3 +251,73 @@ fn another_configuration_file_is_taken_as_far_as_the_cluster_goes_with_it() {
         assert_eq!(agent.world.config.mtu, Some(1400));
     }
 }
+
+/// The same node name, but another Node with another prefix.
+fn reborn() -> Fact {
+    let Fact::Node(mut node) = node("10.1.6.0/29") else { panic!("another fact") };
+    node.uid = "another-uid".into();
+    Fact::Node(node)
+}
+
+/// What is left to a pod of an earlier prefix, and what a new one gets.
+fn assert_fenced(place: &Place, agent: &mut Agent) {
+    place.assert_settled(agent);
+    let plane = place.kernel.state().plane.clone();
+    assert!(!plane.endpoints.contains_key(&40) && plane.fdb.values().all(|entry| entry.ifindex != 40));
+    assert!(plane.attachments.keys().all(|(_, ifindex)| *ifindex != 40));
+    let link = names::host_ifname(&key("c"));
+    assert!(plane.pod_links.contains_key(&link), "its link stays");
+    let contact: Vec<String> = plane
+        .addresses
+        .keys()
+        .filter(|address| address.link == link)
+        .map(|address| format!("{} peer {}", address.address, address.other_end.unwrap()))
+        .collect();
+    assert_eq!(contact, ["10.1.4.1/32 peer 10.1.4.2"]);
+    assert!(
+        plane.firewall["inet headway"].contains(&format!("{{ \"{link}\" }} fib daddr type local accept"))
+    );
+    assert!(plane.prefixes4.keys().all(|(_, net)| net.to_string() != "10.1.4.0/29"));
+    let (holds, message) = condition(agent, "NoForeignPods");
+    assert!(!holds && message.contains("10.1.4.2"), "{message}");
+    assert_eq!(agent.ready(), Ok(()));
+}
+
+#[test]
+fn pods_of_an_earlier_prefix_are_fenced_until_they_are_gone() {
+    let place = Place::new();
+    let mut agent = place.begun(place.cluster(Duration::ZERO), known());
+    add(&place, &mut agent, "c", 40).unwrap();
+    tell(&mut agent, vec![reborn()]);
+    assert_fenced(&place, &mut agent);
+    add(&place, &mut agent, "d", 41).unwrap();
+    assert_eq!(agent.world.leases.get(&key("d")).unwrap().host, 2, "of the new prefix");
+    assert_fenced(&place, &mut agent);
+    assert_eq!(agent.serve(reserve("c")).unwrap_err().kind, ErrorKind::Exists);
+    release(&place, &mut agent, "c");
+    agent.resync(Look::Everywhere);
+    place.assert_settled(&agent);
+    assert!(condition(&mut agent, "NoForeignPods").0);
+    assert_eq!(agent.world.leases.count(), 1);
+}
+
+#[test]
+fn pods_of_an_earlier_prefix_are_known_to_the_next_agents() {
+    let place = Place::new();
+    let mut agent = place.begun(place.cluster(Duration::ZERO), known());
+    add(&place, &mut agent, "c", 40).unwrap();
+    agent.end();
+    let facts = || vec![Fact::Uid(UID.into()), Fact::Locators(Claims::new()), reborn()];
+    let mut agent = place.begun(place.cluster(Duration::ZERO), facts());
+    assert_fenced(&place, &mut agent);
+    add(&place, &mut agent, "d", 41).unwrap();
+    agent.end();
+    let mut agent = place.begun(place.cluster(Duration::ZERO), facts());
+    assert_fenced(&place, &mut agent);
+    assert_eq!(agent.world.leases.count(), 1);
+    place.kernel.state().plane.pod_links.remove(&names::host_ifname(&key("c")));
+    agent.resync(Look::Everywhere);
+    agent.end();
+    let agent = place.begun(place.cluster(Duration::ZERO), facts());
+    assert_eq!((agent.world.leases.count(), agent.world.leases.foreign().count()), (1, 0));
+}
