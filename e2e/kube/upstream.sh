@@ -7,5 +7,5 @@ focus=$1; shift
 p=$(initpid cp); [ -n "$p" ] || die "the cluster is not up"
 export PATH=$BIN:$PATH KUBECONFIG=$RUN/admin.conf
 flags=(--provider=skeleton --kubeconfig="$RUN/admin.conf" --disable-log-dump --num-nodes="$(members | grep -c node)")
-exec nsenter -t "$p" --net -- "$BIN/ginkgo" run --procs="${E2E_PROCS:-4}" --focus="$focus" --skip="${E2E_SKIP-\[Disruptive\]|\[Slow\]|\[Flaky\]|\[Serial\]}" \
+exec nsenter -t "$p" --net -- "$BIN/ginkgo" run --procs="${E2E_PROCS:-4}" --focus="$focus" --skip="${E2E_SKIP-SCTP|\[Disruptive\]|\[Slow\]|\[Flaky\]|\[Serial\]}" \
     --no-color --silence-skips --timeout="${E2E_TIMEOUT:-60m}" "$RIG_ROOT/${E2E:-bin/e2e.test}" -- "${flags[@]}" "$@"

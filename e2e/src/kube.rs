@@ -21,7 +21,7 @@ pub use node::KubeNode;
 pub use server::{HTTP, Server, UDP, UDP_REPLY};
 pub use space::{Protocol, Service, Space};
 
-use crate::netns;
+use crate::{netns, wait_for};
 
 /// For what Kubernetes does by itself: a pod to Ready, kube-proxy's rules. The machine may be busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(90);
@@ -152,19 +152,20 @@ impl Kube {
         Space::create(self, &format!("hw-{test}-{}", std::process::id()))
     }
 
-    /// The nodes that are Ready and take pods, by name.
+    /// The nodes that are Ready and take pods, by name: two at least.
     ///
     /// # Panics
-    /// There are fewer than two.
+    /// There are fewer, and no more become Ready.
     #[must_use]
     #[track_caller]
     pub fn nodes(&self) -> Vec<KubeNode> {
-        let list = self.get(&["nodes"]);
-        let mut nodes: Vec<KubeNode> =
-            list["items"].as_array().into_iter().flatten().filter_map(KubeNode::read).collect();
-        nodes.sort_by(|one, other| one.name.cmp(&other.name));
-        assert!(nodes.len() > 1, "the cluster has {} Ready nodes: two are needed", nodes.len());
-        nodes
+        wait_for("two Ready nodes", PATIENCE, || {
+            let list = self.get(&["nodes"]);
+            let items = list["items"].as_array().into_iter().flatten();
+            let mut nodes: Vec<KubeNode> = items.filter_map(KubeNode::read).collect();
+            nodes.sort_by(|one, other| one.name.cmp(&other.name));
+            (nodes.len() > 1).then_some(nodes)
+        })
     }
 
     /// A program inside a member of the rig (`cp`: the control plane, which is off the segment; or a node).
