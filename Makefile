@@ -15,7 +15,7 @@ DENY = PATH="$$(scripts/setup.sh tools-path):$$PATH" cargo deny
 DENY_WHAT := --hide-inclusion-graph bans licenses sources
 
 .PHONY: help setup setup-lint build build-agent build-plugin build-releases image demo lab test chart-test lint bench full e2e-kube-setup \
-    e2e-kube clean
+    e2e-kube e2e-kube-full clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -82,6 +82,12 @@ e2e-kube-setup: setup ## Build the Kubernetes rig of e2e/kube (20 minutes, once)
 
 e2e-kube: build ## headway on a real Kubernetes: on the rig, or with KUBECONFIG on a cluster that you have
 	$(TEST_ENV) e2e/kube/test.sh
+
+e2e-kube-full: build ## The same for every family and both modes of kube-proxy, and more of upstream's tests: hours
+	for family in dual ipv4 ipv6; do for proxy in nftables iptables; do \
+	    echo "== $$family, $$proxy"; \
+	    $(TEST_ENV) HEADWAY_FULL=1 RIG_FAMILY=$$family RIG_PROXY=$$proxy e2e/kube/test.sh; \
+	done; done
 
 clean: ## Remove everything that was built
 	cargo clean
