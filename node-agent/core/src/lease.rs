@@ -71,10 +71,14 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Its addresses are not those of a node that is `own`.
+    /// Its addresses are not those of a node that is `own`, or its MAC is not: that follows from the node's number only where
+    /// there is no IPv4.
     #[must_use]
     pub fn is_foreign(&self, own: Origin) -> bool {
-        self.origin.is_some_and(|origin| origin != own)
+        let other = |origin: Origin| {
+            origin.pods != own.pods || (own.pods.v4.is_none() && origin.number != own.number)
+        };
+        self.origin.is_some_and(other)
     }
 }
 

@@ -89,7 +89,7 @@ impl Agent {
                 self.world.apply(Event::Observed(Box::new(facts)));
                 self.release_stale();
             }
-            let pods = self.world.leases.foreign().count();
+            let pods = self.world.leases.count() + self.world.leases.foreign().count();
             if self.cluster.is_none() && pods > 0 {
                 return Err(StoreError::Moved { pods, before, now });
             }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::worlds::{attach, facts, fresh, request, world};
+use crate::worlds::{attach, facts, fresh, number, pods, request, world};
 use agent_core::{
     dataplane::{Program, Step, plan, plan_attachments},
     desired::{self, desired},
@@ -215,4 +215,33 @@ fn a_reservation_is_replaced_and_an_attachment_is_not() {
     lease.state = State::Active { at: 7, ifindex: 9, headroom: agent_api::HeadroomOutcome::Off };
     world.apply(Event::Leased(Box::new(lease)));
     assert!(ipam::reserve(&world, &request("a"), "third".into(), 8).is_err());
+}
+
+#[test]
+fn another_number_makes_pods_foreign_only_where_their_macs_follow_from_it() {
+    for (v4, foreign) in [(true, 0), (false, 3)] {
+        let mut world = fresh(1, &[2], v4, true);
+        attach(&mut world, 3, 1000, |_| true);
+        let mut other = world.config.clone();
+        other.node.number = number(9);
+        world.apply(Event::Configured(Box::new(other)));
+        assert_eq!(
+            (world.leases.foreign().count(), world.leases.count()),
+            (foreign, 3 - foreign),
+            "IPv4: {v4}"
+        );
+    }
+}
+
+#[test]
+fn pods_are_this_nodes_again_when_it_is_what_it_was() {
+    let mut world = fresh(1, &[2], true, true);
+    attach(&mut world, 3, 1000, |_| true);
+    let (before, mut other) = (world.clone(), world.config.clone());
+    other.node.pods = pods(7, true, true);
+    world.apply(Event::Configured(Box::new(other)));
+    assert_eq!((world.leases.foreign().count(), world.leases.count()), (3, 0));
+    assert_eq!(ipam::reserve(&world, &request("new"), "n".into(), 5).unwrap().host, 2);
+    world.apply(Event::Configured(Box::new(before.config.clone())));
+    assert_eq!(world, before);
 }
