@@ -4,7 +4,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use e2e::{
-    Cluster, Netns, Node, Pod, Shared, root_or_skip,
+    Cluster, Netns, Node, Pod, Shared,
+    host::agent_of_next_release,
+    root_or_skip,
     service::{Kind, Mode, Rules, Service},
     tcp::{self, Amount},
     udp,
@@ -218,6 +220,29 @@ fn a_connection_to_a_service_survives_the_agent() {
         tcp::talk(server, client);
     }
     assert_eq!(rules.invalid(), 0);
+}
+
+#[test]
+fn a_connection_to_a_service_survives_an_upgrade_by_a_minor_release_and_back() {
+    root_or_skip!();
+    let cluster = Cluster::builder().start();
+    let (client, remote) = (cluster.a().add_pod("client"), cluster.b().add_pod("remote"));
+    let service = cluster_ips(&remote, 0)[0];
+    let _rules = Rules::install(cluster.a(), Mode::Nftables, &CIDRS, &[service]);
+    let (mut near, mut far) = tcp::connect(&client.netns, &remote.netns, service.backend, service.address);
+    tcp::talk(&mut near, &mut far);
+    cluster.a().stop_agent();
+    cluster.a().spawn_agent_binary(agent_of_next_release("minor"));
+    cluster.a().wait_ready();
+    // The backend speaks first: the other release's maps are not the ones in which the flow was noted.
+    tcp::talk(&mut far, &mut near);
+    let (mut other_near, mut other_far) =
+        tcp::connect(&client.netns, &remote.netns, service.backend, service.address);
+    tcp::talk(&mut other_near, &mut other_far);
+    cluster.a().stop_agent();
+    cluster.a().start_agent();
+    tcp::talk(&mut far, &mut near);
+    tcp::talk(&mut other_far, &mut other_near);
 }
 
 #[test]
