@@ -15,7 +15,7 @@ DENY = PATH="$$(scripts/setup.sh tools-path):$$PATH" cargo deny
 DENY_WHAT := --hide-inclusion-graph bans licenses sources
 
 .PHONY: help setup setup-lint build build-agent build-plugin build-releases image demo lab test chart-test lint bench full e2e-kube-setup \
-    e2e-kube e2e-kube-full clean
+    e2e-kube e2e-kube-full e2e-kube-scale clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -88,6 +88,9 @@ e2e-kube-full: build ## The same for every family and both modes of kube-proxy, 
 	    echo "== $$family, $$proxy"; \
 	    $(TEST_ENV) HEADWAY_FULL=1 RIG_FAMILY=$$family RIG_PROXY=$$proxy e2e/kube/test.sh; \
 	done; done
+
+e2e-kube-scale: build ## One agent among 100, 1,000 and 5,000 nodes without machines, on a real API server
+	$(TEST_ENV) e2e/kube/scale.sh
 
 clean: ## Remove everything that was built
 	cargo clean
