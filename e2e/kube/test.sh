@@ -8,6 +8,7 @@ tests() {
     cargo test -p e2e --test kube -- --nocapture "$@"
     # These change the cluster for a while: one at a time.
     cargo test -p e2e --test kube_nodes -- --nocapture --test-threads=1 "$@"
+    cargo test -p e2e --test kube_chart -- --nocapture "$@"
     cargo test -p e2e --test kube_upstream -- --nocapture --test-threads=1 "$@"
 }
 if [ -n "${KUBECONFIG:-}" ]; then tests "$@"; exit; fi
