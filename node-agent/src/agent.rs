@@ -41,8 +41,10 @@ use crate::{
     store::{Store, StoreError},
 };
 
-/// The surroundings are looked at at least this often.
-const TICK: Duration = names::ALIVE_INTERVAL;
+/// Everything is looked at this often, unless that takes long.
+const TICK: Duration = Duration::from_secs(5);
+/// Looking at everything takes at most one part in this many of the time: with thousands of peers it is done less often.
+const TICK_SHARE: u32 = 50;
 /// After a notification of the kernel others follow at once; they are answered together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// Notifications, however many, make the agent look around for at most one part in this many of its time.
@@ -102,6 +104,8 @@ pub struct Agent {
     feeds: Feeds,
     /// How publishing to Kubernetes goes, once it has begun.
     publishing: Option<Publishing>,
+    /// When a sign of life is due.
+    next_alive: Instant,
     /// When everything has to be looked at next.
     next_tick: Instant,
     /// When the surroundings have to be looked at before that.
@@ -143,6 +147,7 @@ impl Agent {
             metrics: Metrics::new(&parts.feeds),
             feeds: parts.feeds,
             publishing: None,
+            next_alive: Instant::now(),
             next_tick: Instant::now(),
             next_look: None,
             last_took: Duration::ZERO,
@@ -159,8 +164,11 @@ impl Agent {
     pub fn run(mut self, inputs: &Receiver<Input>) {
         loop {
             let now = Instant::now();
-            if self.next_tick <= now {
+            if self.next_alive <= now {
                 self.touch_alive();
+                continue;
+            }
+            if self.next_tick <= now {
                 self.resync(Look::Everywhere);
                 continue;
             }
@@ -172,8 +180,8 @@ impl Agent {
                 self.settle();
                 continue;
             }
-            let others = [self.next_look, self.next_settling()];
-            let next = others.into_iter().flatten().fold(self.next_tick, Instant::min);
+            let others = [Some(self.next_tick), self.next_look, self.next_settling()];
+            let next = others.into_iter().flatten().fold(self.next_alive, Instant::min);
             let wait = next.saturating_duration_since(now);
             match inputs.recv_timeout(wait) {
                 Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return self.end(),
@@ -235,7 +243,6 @@ impl Agent {
         let begin = Instant::now();
         self.next_look = None;
         if look == Look::Everywhere {
-            self.next_tick = begin + TICK;
             self.consume_pending();
         }
         for _ in 0..PASSES {
@@ -255,6 +262,9 @@ impl Agent {
         self.log_conditions();
         self.feed();
         self.last_took = begin.elapsed();
+        if look == Look::Everywhere {
+            self.next_tick = begin + TICK.max(self.last_took * TICK_SHARE);
+        }
         self.metrics.resynced(self.last_took);
     }
 
@@ -332,7 +342,8 @@ impl Agent {
         }
     }
 
-    fn touch_alive(&self) {
+    fn touch_alive(&mut self) {
+        self.next_alive = Instant::now() + names::ALIVE_INTERVAL;
         let path = names::alive_file(&self.config.paths.socket);
         if let Err(error) = fs::write(&path, "") {
             warn!(%error, path = %path.display(), "sign of life not given");
