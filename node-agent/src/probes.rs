@@ -75,8 +75,13 @@ impl Probing {
         let mut told = Outcomes::default();
         let mut buffer = vec![0; LARGEST];
         let mut next_tick = self.begin;
-        while let Ok(changed) = targets.has_changed() {
-            let current = Arc::clone(&targets.borrow_and_update());
+        // An error: the agent is gone.
+        while targets.has_changed().is_ok() {
+            // Value and mark in one step: what comes between two would count as seen.
+            let (current, changed) = {
+                let newest = targets.borrow_and_update();
+                (Arc::clone(&newest), newest.has_changed())
+            };
             if changed {
                 self.prober.update(&current.peers, self.now());
             }

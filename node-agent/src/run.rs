@@ -201,17 +201,17 @@ fn owner(
         Err(newer @ StoreError::Newer { .. }) => return halted(newer.to_string()),
         store => store.context("opening the state folder")?,
     };
+    let boot = clock::boot().context("reading the boot id")?;
+    let linux = match Linux::open(&config.paths, &boot, config.expedite_attach) {
+        Err(OpenError::Newer(reason)) => return halted(reason),
+        linux => linux.context("opening the kernel")?,
+    };
     let conflist = &config.configuration.conflist.0;
     let former = conflist_file::take_over(conflist)
         .with_context(|| format!("looking for CNI configurations beside {}", conflist.display()))?;
     if !former.is_empty() {
         info!(?former, now = %conflist.display(), "CNI configuration of another name taken over");
     }
-    let boot = clock::boot().context("reading the boot id")?;
-    let linux = match Linux::open(&config.paths, &boot, config.expedite_attach) {
-        Err(OpenError::Newer(reason)) => return halted(reason),
-        linux => linux.context("opening the kernel")?,
-    };
     let parts = Parts {
         config_file: config_file.to_owned(),
         config,

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    net::{Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
 use agent_api::{Assignment, ErrorKind, MacAddress, Refusal, Reserve, Route, names};
@@ -94,17 +94,27 @@ pub fn assignment(world: &World, lease: &Lease) -> Result<Assignment, Refusal> {
 
 /// A host number never used before, else the one freed longest ago: so that no address comes back while neighbour
 /// caches still know its last owner, as long as the pool has any other. One of which nothing is known, but whose link is
-/// there, is in use: its lease could not be read.
+/// there, is in use: its lease could not be read. So is one whose address a foreign pod has, of a time when the node had
+/// another number or another prefix in the other family.
 fn free_host(world: &World) -> Result<u16, Refusal> {
     let node = &world.config.node;
     let pods = node.pods;
     let links = world.facts.links.iter().filter(|(name, _)| names::is_host_ifname(name));
     let linked: BTreeSet<MacAddress> = links.map(|(_, link)| link.mac).collect();
+    let foreign = world.leases.foreign().filter_map(|lease| Some((lease.origin?.pods, lease.host)));
+    let elsewhere: BTreeSet<IpAddr> = foreign.flat_map(|(pods, host)| pods.addresses(host)).collect();
+    let free = |host: u16| !pods.addresses(host).any(|address| elsewhere.contains(&address));
     let fresh = (GATEWAY + 1..=pods.last_host())
         .filter(|&host| world.leases.at(host).is_none() && world.leases.freed_at(host).is_none())
+        .filter(|&host| free(host))
         .find(|&host| !linked.contains(&desired::switch_side_mac(pods.mac(node.number, host))));
-    let oldest =
-        || world.leases.freed().filter(|(host, _)| *host <= pods.last_host()).min_by_key(|(_, at)| *at);
+    let oldest = || {
+        world
+            .leases
+            .freed()
+            .filter(|(host, _)| *host <= pods.last_host() && free(*host))
+            .min_by_key(|(_, at)| *at)
+    };
     fresh.or_else(|| oldest().map(|(host, _)| host)).ok_or_else(|| {
         let pool =
             pods.v4.map(IpNet::V4).or(pods.v6.map(IpNet::V6)).map_or_else(String::new, |net| net.to_string());

@@ -34,7 +34,8 @@ pub(super) struct Failure {
 
 impl From<&kube::Error> for Failure {
     fn from(error: &kube::Error) -> Self {
-        Self { message: error.to_string(), refused: matches!(error, kube::Error::Api(_)) }
+        let refused = matches!(error, kube::Error::Api(status) if is_refusal(status.code));
+        Self { message: error.to_string(), refused }
     }
 }
 
@@ -44,9 +45,18 @@ impl From<&watcher::Error> for Failure {
             watcher::Error::InitialListFailed(inner)
             | watcher::Error::WatchStartFailed(inner)
             | watcher::Error::WatchFailed(inner) => Self::from(inner),
+            watcher::Error::WatchError(status) => {
+                Self { message: error.to_string(), refused: is_refusal(status.code) }
+            }
             error => Self { message: error.to_string(), refused: true },
         }
     }
+}
+
+/// Does an HTTP status say that asking again gives the same? A server that is starting, ending or overloaded (429, 5xx)
+/// only has no time now.
+fn is_refusal(code: u16) -> bool {
+    (400..500).contains(&code) && code != 429
 }
 
 /// Since when what fails, and why.
@@ -105,6 +115,28 @@ pub(super) async fn follow(client: Client, mut hearing: UnboundedReceiver<Heard>
             if told.replace(state) != Some(state) {
                 send(Fact::Reachable(now.map_or(Ok(()), Err)));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_while_it_starts_is_over_once_it_answers() {
+        for (code, lasts) in [(401, true), (403, true), (404, true), (429, false), (500, false), (503, false)]
+        {
+            let error =
+                watcher::Error::WatchFailed(kube::Error::Api(Box::new(Status { code, ..Status::default() })));
+            let mut failures = Failures::default();
+            let begin = Instant::now();
+            failures.take(Heard { what: "Locators", failure: Some(Failure::from(&error)) }, begin);
+            assert!(failures.lasting(begin + GRACE).is_some(), "{code}");
+            failures.answered();
+            assert_eq!(failures.lasting(begin + GRACE).is_some(), lasts, "{code}");
         }
     }
 }

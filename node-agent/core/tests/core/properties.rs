@@ -230,6 +230,8 @@ fn another_number_makes_pods_foreign_only_where_their_macs_follow_from_it() {
             (foreign, 3 - foreign),
             "IPv4: {v4}"
         );
+        // Their addresses are this node's as before: nobody else gets one.
+        assert_eq!(ipam::reserve(&world, &request("new"), "n".into(), 5).unwrap().host, 5, "IPv4: {v4}");
     }
 }
 

@@ -55,10 +55,15 @@ impl NodeWriter {
         // The taint's patch names the Node's version, which the other one changes.
         if wanted.ready {
             self.taint(writes, node).await;
+        } else {
+            self.taint = Retry::default();
         }
         if wanted.network_available {
             self.network(writes, node).await;
+        } else {
+            self.network = Retry::default();
         }
+        // What is not wanted, or not ours, must not be waited for: its time would be past for ever.
         [self.network.due_at(), self.taint.due_at()].into_iter().flatten().min()
     }
 
@@ -66,6 +71,7 @@ impl NodeWriter {
         match judged(node) {
             Judged::Right => self.network = Retry::default(),
             Judged::Foreign(reason) => {
+                self.network = Retry::default();
                 if !std::mem::replace(&mut self.left_alone, true) {
                     info!(reason, "the Node's condition NetworkUnavailable is another's and stays as it is");
                 }

@@ -207,3 +207,17 @@ async fn a_problem_becomes_one_event_on_the_node() {
     next.pass(400).await;
     assert_eq!(next.writes("/events"), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_and_is_not_wanted_any_more_is_neither_told_nor_tried() {
+    let scene = Scene::new(published());
+    scene.api.state().refusals.insert("PATCH /api/v1/nodes".into(), 500);
+    scene.pass(10).await;
+    assert_eq!(scene.publishing().failures.len(), 2);
+    scene.want(|wanted| (wanted.ready, wanted.network_available) = (false, false));
+    scene.pass(1).await;
+    let before = scene.writes("nodes");
+    // If its time were waited for, which is past, this would not end.
+    scene.pass(120).await;
+    assert_eq!((scene.writes("nodes"), scene.publishing().failures), (before, vec![]));
+}
